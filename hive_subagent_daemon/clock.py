@@ -1,0 +1,46 @@
+"""Wall-clock times as text, and turn ids that sort by time."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+
+def now() -> datetime:
+    """Return the wall-clock time in UTC."""
+    return datetime.now(UTC)
+
+
+def as_text(moment: datetime) -> str:
+    """Render a time as ISO 8601 in UTC with milliseconds, `2026-01-31T12:00:00.000Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def from_text(text: str) -> datetime:
+    """Read what `as_text` wrote."""
+    return datetime.fromisoformat(text)
+
+
+def new_turn_id(moment: datetime, after: str | None) -> str:
+    """Return a turn id that sorts after the given one, even when the wall clock was set back.
+
+    24 characters of `[0-9a-z_]`: no dash, because dashes nest systemd slices.
+    """
+    stamp = moment.strftime("%Y%m%d_%H%M%S_") + f"{moment.microsecond // 1000:03d}"
+    if after is not None and stamp <= after[: len(stamp)]:
+        stamp = _next_stamp(after[: len(stamp)])
+    return f"{stamp}_{secrets.token_hex(2)}"
+
+
+def turn_time(turn: str) -> datetime:
+    """Return about when a turn with this id was begun; now for an id that is none of ours."""
+    try:
+        return datetime.strptime(turn[:15], "%Y%m%d_%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return now()
+
+
+def _next_stamp(stamp: str) -> str:
+    """Return the following stamp, counting on in its digits; the date in it may then not exist."""
+    digits = str(int(stamp.replace("_", "")) + 1).zfill(17)
+    return f"{digits[:8]}_{digits[8:14]}_{digits[14:]}"

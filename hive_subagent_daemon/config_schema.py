@@ -1,0 +1,200 @@
+"""Every key of the configuration as one row of a table: what it may hold, its default, its meaning.
+
+The loader, `--check` and the configuration reference all read this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hive_subagent_daemon.config_kinds import (
+    agent_name,
+    boolean,
+    choice,
+    directory,
+    path,
+    program,
+    seconds,
+    umask,
+    whole_number,
+)
+from hive_subagent_daemon.config_listen import listen_addresses
+from hive_subagent_daemon.config_mcp import mcp_servers
+from hive_subagent_daemon.config_tables import environment
+from hive_subagent_daemon.config_values import Limits, OnRestart, Retention, ScopeChoice
+
+if TYPE_CHECKING:
+    from hive_subagent_daemon.config_checks import Kind
+
+_MAX_DAYS = 36_500
+# What claude takes on stdin.
+_MAX_PROMPT_BYTES = 10_000_000
+_LIMITS = Limits()
+_RETENTION = Retention()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A default that depends on the machine, in words."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A key by its dotted name, with its meaning in one line."""
+
+    name: str
+    meaning: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The keys on the way to the value."""
+        return tuple(self.name.split("."))
+
+
+@dataclass(frozen=True)
+class LaterKey(Row):
+    """A key whose feature is not available in this version."""
+
+
+@dataclass(frozen=True)
+class Key(Row):
+    """A key with its kind of value, its default as in TOML, and the flag that overrides it.
+
+    `attribute` is where the value is in a `Config`, when that is not the dotted name itself.
+    """
+
+    kind: Kind
+    default: object
+    flag: str | None = None
+    attribute: str | None = None
+
+
+AGENT = Key(
+    "agent",
+    "The parent's name, in unit names and the journal.",
+    agent_name(),
+    Computed("the user's name"),
+    flag="--agent",
+)
+WORK_DIR = Key(
+    "work_dir",
+    "Working directory of turns that are given no `dir`.",
+    directory(),
+    Computed("the daemon's working directory"),
+    flag="--work-dir",
+)
+STATE_DIR = Key(
+    "state_dir",
+    "Directory of the daemon's records and of the output of running turns.",
+    path(),
+    Computed("$STATE_DIRECTORY, else $XDG_STATE_HOME/hive-subagent/<agent>"),
+    flag="--state-dir",
+)
+
+KEYS: tuple[Key, ...] = (
+    AGENT,
+    Key(
+        "claude",
+        "Name (looked for in PATH) or path of the claude program.",
+        program(),
+        "claude",
+        flag="--claude",
+    ),
+    WORK_DIR,
+    STATE_DIR,
+    Key(
+        "listen",
+        "Addresses to listen on when no socket was passed; port 0 is the kernel's choice.",
+        listen_addresses(),
+        ["127.0.0.1:7310"],
+        flag="--listen",
+    ),
+    Key(
+        "on_restart",
+        "What becomes of running turns when the daemon stops.",
+        choice(OnRestart.STOP, later=[OnRestart.ADOPT]),
+        "stop",
+        flag="--on-restart",
+    ),
+    Key("allow_root", "Root runs claude only with this.", boolean(), False),
+    Key("umask", "File creation mask of the children.", umask(), "0022"),
+    Key(
+        "log_level",
+        "The least important messages that are logged.",
+        choice("debug", "info", "warning", "error"),
+        "info",
+        flag="--log-level",
+    ),
+    Key(
+        "retention.closed_days",
+        "Days until a closed loose end is removed.",
+        whole_number(0, _MAX_DAYS),
+        _RETENTION.closed_days,
+    ),
+    Key(
+        "retention.idle_days",
+        "Days until what is remembered of an idle name is removed.",
+        whole_number(1, _MAX_DAYS),
+        _RETENTION.idle_days,
+    ),
+    Key(
+        "environment",
+        "Added to the child's environment; `file` is read at each spawn and never logged.",
+        environment(),
+        {},
+    ),
+    Key(
+        "scopes.manager",
+        "Who makes the scopes of turns; without scopes a turn is a process group.",
+        choice(ScopeChoice.AUTO, ScopeChoice.OFF, later=[ScopeChoice.USER, ScopeChoice.SYSTEM]),
+        "auto",
+        flag="--scopes",
+        attribute="scopes",
+    ),
+    Key("limits.max_running", "Turns that may run at once.", whole_number(1), _LIMITS.max_running),
+    Key(
+        "limits.exit_grace_seconds",
+        "How long a process may stay after claude's final result.",
+        seconds(),
+        _LIMITS.exit_grace_seconds,
+    ),
+    Key(
+        "limits.stall_after_seconds",
+        "Silence after which `status` calls a turn stalled; nothing is done about it.",
+        seconds(),
+        _LIMITS.stall_after_seconds,
+    ),
+    Key(
+        "limits.max_prompt_bytes",
+        "Largest prompt and prompt file.",
+        whole_number(1, _MAX_PROMPT_BYTES),
+        _LIMITS.max_prompt_bytes,
+    ),
+    Key(
+        "mcp_servers",
+        "MCP servers as in `.mcp.json`; turns get those with `available_to_subagents = true`.",
+        mcp_servers(),
+        {},
+    ),
+)
+
+LATER_KEYS: tuple[LaterKey, ...] = (
+    LaterKey("idle_exit_seconds", "Exit after this long without turns and calls."),
+    LaterKey("scopes.slice", "Name of the slice that holds the scopes."),
+    LaterKey("scopes.memory_max", "MemoryMax of each scope."),
+    LaterKey("scopes.memory_high", "MemoryHigh of each scope."),
+    LaterKey("scopes.memory_swap_max", "MemorySwapMax of each scope."),
+    LaterKey("scopes.tasks_max", "TasksMax of each scope."),
+    LaterKey("scopes.cpu_weight", "CPUWeight of each scope."),
+    LaterKey("scopes.oom_policy", "OOMPolicy of each scope."),
+    LaterKey("limits.timeout_seconds", "How long a turn may take."),
+    LaterKey("limits.max_budget_usd", "What a turn may cost."),
+    LaterKey("limits.max_turns", "Rounds a turn may take."),
+    LaterKey("limits.max_depth", "How deep subagents may start subagents."),
+    LaterKey("auth.token_file", "File with the bearer token for peers with another uid."),
+    LaterKey("auth.allow_uids", "Other uids that may call."),
+    LaterKey("loose_ends.sinks", "Where loose ends are sent beside the inbox."),
+)

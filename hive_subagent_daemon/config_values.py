@@ -1,0 +1,124 @@
+"""The configuration as values: frozen, checked, complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class OnRestart(StrEnum):
+    """What becomes of running turns when the daemon stops."""
+
+    STOP = "stop"
+    ADOPT = "adopt"
+
+
+class ScopeChoice(StrEnum):
+    """Which service manager makes the scopes of turns."""
+
+    AUTO = "auto"
+    USER = "user"
+    SYSTEM = "system"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class TcpAddress:
+    """A loopback address to listen on; port 0 lets the kernel choose."""
+
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """The address as it is written in the configuration, IPv6 in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    """A Unix socket to listen on."""
+
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """The address as it is written in the configuration."""
+        return f"unix:{self.path}"
+
+
+ListenAddress = TcpAddress | UnixAddress
+
+
+@dataclass(frozen=True)
+class FileValue:
+    """A value of the child's environment that is read from a file at each spawn, never logged."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long closed loose ends and idle names are kept, in days."""
+
+    closed_days: int = 7
+    idle_days: int = 90
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many turns may run, how large a prompt may be, and how patient the daemon is."""
+
+    max_running: int = 8
+    exit_grace_seconds: float = 30.0
+    stall_after_seconds: float = 360.0
+    max_prompt_bytes: int = 10_000_000
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """An entry of `[mcp_servers]`, ready for claude's `.mcp.json` with `type` filled in."""
+
+    name: str
+    # Headers and environment of an entry can hold secrets: not in any repr.
+    entry: Mapping[str, Any] = field(repr=False)
+    available_to_subagents: bool
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything the daemon was configured with; paths are absolute, every value has been checked."""
+
+    agent: str
+    claude: str
+    work_dir: Path
+    state_dir: Path
+    listen: tuple[ListenAddress, ...]
+    on_restart: OnRestart
+    allow_root: bool
+    umask: int
+    log_level: str
+    retention: Retention
+    environment: Mapping[str, str | FileValue] = field(repr=False)
+    scopes: ScopeChoice
+    limits: Limits
+    mcp_servers: tuple[McpServer, ...]
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line overrides, as it was typed; None or empty means not given."""
+
+    listen: tuple[str, ...] = ()
+    claude: str | None = None
+    work_dir: str | None = None
+    state_dir: str | None = None
+    agent: str | None = None
+    on_restart: str | None = None
+    scopes: str | None = None
+    log_level: str | None = None

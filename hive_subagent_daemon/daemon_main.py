@@ -1,0 +1,118 @@
+"""The command `hive-subagent-daemon`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from hive_subagent_daemon import __version__, log
+from hive_subagent_daemon.config import Config, Flags, effective, load_config
+from hive_subagent_daemon.daemon import run
+from hive_subagent_daemon.errors import ConfigError, StartUpError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon, or `--check`; return the exit code (1: cannot serve, 2: configuration or usage)."""
+    arguments = _parser().parse_args(argv)
+    load = partial(
+        load_config,
+        config_file=arguments.config,
+        flags=_flags(arguments),
+        environ=dict(os.environ),
+        cwd=Path.cwd(),
+        user_name=_user_name(),
+        home=_home(),
+    )
+    try:
+        config = load()
+        if arguments.check:
+            print(effective(config), end="")
+            return 0
+        return _run(config, load)
+    except ConfigError as error:
+        print(f"hive-subagent-daemon: {error}", file=sys.stderr)
+        return 2
+    except StartUpError as error:
+        print(f"hive-subagent-daemon: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(config: Config, load: partial[Config]) -> int:
+    log.set_up(config.log_level)
+    _listen_to_signals()
+    anyio.run(partial(run, config, environ=dict(os.environ), reload=load), backend="asyncio")
+    return 0
+
+
+def _listen_to_signals() -> None:
+    """Undo what a shell script that started us in the background has set: ignored signals, a mask."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hive-subagent-daemon",
+        description="Hands bounded work to headless claude processes over MCP and tells how each ended.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+    parser.add_argument(
+        "--check", action="store_true", help="check the configuration, print it in effect, and end"
+    )
+    parser.add_argument(
+        "--listen", action="append", default=[], metavar="ADDRESS", help="HOST:PORT or unix:PATH"
+    )
+    parser.add_argument("--claude", metavar="PROGRAM", help="path or name of the claude program")
+    parser.add_argument("--work-dir", metavar="DIR", help="working directory of turns that name none")
+    parser.add_argument("--state-dir", metavar="DIR", help="where records and loose ends are kept")
+    parser.add_argument("--agent", metavar="NAME", help="name of the parent")
+    parser.add_argument("--on-restart", metavar="stop|adopt", help="what becomes of running turns")
+    parser.add_argument("--scopes", metavar="auto|user|system|off", help="which manager makes the scopes")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _flags(arguments: argparse.Namespace) -> Flags:
+    return Flags(
+        listen=tuple(arguments.listen),
+        claude=arguments.claude,
+        work_dir=arguments.work_dir,
+        state_dir=arguments.state_dir,
+        agent=arguments.agent,
+        on_restart=arguments.on_restart,
+        scopes=arguments.scopes,
+        log_level=arguments.log_level,
+    )
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _home() -> Path:
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("/")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

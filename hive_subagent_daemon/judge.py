@@ -1,0 +1,227 @@
+"""The verdict on an ended turn, by one pure function from all evidence.
+
+Success is never guessed: exit code 0 proves nothing, nor does the subtype `success` (claude reports every API
+error with it). The last result and its `is_error` decide (measured on claude 2.1.197).
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Final
+
+from hive_subagent_daemon import classify, turn_warnings
+from hive_subagent_daemon.turn_warnings import signal_name
+from hive_subagent_daemon.values import (
+    Cause,
+    ErrorClass,
+    Exited,
+    ExitUnknown,
+    OutcomeKind,
+    Signalled,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from hive_subagent_daemon.events import Result
+    from hive_subagent_daemon.evidence import Evidence
+
+ERROR_CHARACTERS: Final = 2_000
+# claude ends by itself when it gets these two, with the shell's code for them.
+_DYING_CODES: Final = {143: signal.SIGTERM, 129: signal.SIGHUP}
+_SUPERVISOR_HINT: Final = "background"
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Return how the turn ended."""
+    if not evidence.ran:
+        error = "The daemon ended before claude was executed; nothing was done. Start it again."
+        return Verdict(OutcomeKind.COULD_NOT_START, error=error)
+    result = evidence.seen.result
+    if result is not None and _stands(result, evidence):
+        return _by_result(result, evidence)
+    if (killed := _killed(evidence)) is not None:
+        return killed
+    if result is not None and not isinstance(evidence.exit, ExitUnknown):
+        return _by_result(result, evidence)
+    return _without_result(evidence)
+
+
+def _stands(result: Result, evidence: Evidence) -> bool:
+    """Whether the last result tells how the turn ended, whatever ended the process after it."""
+    if evidence.seen.round_open or result.aborted:
+        return False
+    return not evidence.sent or evidence.seen.result_end <= evidence.sent[0].stdout_bytes
+
+
+def _by_result(result: Result, evidence: Evidence) -> Verdict:
+    warnings = turn_warnings.of_ended(evidence)
+    if _is_success(result):
+        if not result.rounds and not result.text:
+            warnings += (
+                "claude reported success without a round and without text: it may have done nothing.",
+            )
+        return Verdict(
+            OutcomeKind.COMPLETED,
+            oom=evidence.oom,
+            text=result.text,
+            warnings=warnings,
+            cost_usd=result.cost_usd,
+            rounds=result.rounds,
+        )
+    error_class = classify.of_result(result, stderr=evidence.stderr, api_error=evidence.seen.api_error)
+    error = _error_of(result, evidence)
+    return Verdict(
+        OutcomeKind.FAILED,
+        oom=evidence.oom,
+        error_class=error_class,
+        error=_with_hint(error, error_class, evidence),
+        text=evidence.seen.last_text or None,
+        warnings=warnings,
+        limited_until=classify.limited_until(error) if error_class is ErrorClass.LIMIT else None,
+        cost_usd=result.cost_usd,
+        rounds=result.rounds,
+    )
+
+
+def _is_success(result: Result) -> bool:
+    return (
+        result.is_error is False
+        and result.subtype in ("success", "")
+        and result.api_status is None
+        and result.stop_reason != "refusal"
+    )
+
+
+def _error_of(result: Result, evidence: Evidence) -> str:
+    told = "\n".join(part for part in (result.text, *result.errors, evidence.stderr) if part)
+    if told:
+        return told
+    if result.is_error is None:
+        return "claude's result does not say whether it is an error; it is not taken for a success."
+    return f"claude reported {result.subtype or 'an error'} without further words."
+
+
+def _killed(evidence: Evidence) -> Verdict | None:
+    """Return the verdict on a turn that was cut off, None when it was not."""
+    cut = _cut_by(evidence)
+    if cut is None:
+        return None
+    name, cause = cut
+    unknown = " by somebody outside this daemon" if cause is Cause.UNKNOWN else f" ({cause})"
+    error = f"Killed mid-turn by {name}{unknown}: its work may be incomplete."
+    result = evidence.seen.result
+    return Verdict(
+        OutcomeKind.KILLED,
+        cause=cause,
+        signal=name,
+        oom=evidence.oom,
+        error=error,
+        text=evidence.seen.last_text or None,
+        warnings=turn_warnings.of_ended(evidence),
+        cost_usd=result.cost_usd if result else None,
+        rounds=result.rounds if result else None,
+    )
+
+
+def _cut_by(evidence: Evidence) -> tuple[str, Cause] | None:
+    """Return the signal and the cause that cut the turn off."""
+    if evidence.sent:
+        last = evidence.sent[-1]
+        return signal.Signals(last.signal).name, last.cause
+    number = _fatal_signal(evidence)
+    if number is None:
+        return None
+    oom = number == signal.SIGKILL and evidence.oom is not None and evidence.oom.kills > 0
+    return signal_name(number), Cause.OOM if oom else Cause.UNKNOWN
+
+
+def _fatal_signal(evidence: Evidence) -> int | None:
+    """Return the signal by which a process died that we did not signal."""
+    if evidence.stopped_after_result:
+        return None
+    match evidence.exit:
+        case Signalled(number):
+            return number
+        case Exited(code) if code in _DYING_CODES:
+            return _DYING_CODES[code]
+    result = evidence.seen.result
+    interrupted = result is not None and result.aborted and not evidence.seen.round_open
+    return signal.SIGINT if interrupted else None
+
+
+def _without_result(evidence: Evidence) -> Verdict:
+    text = evidence.seen.last_text or None
+    warnings = turn_warnings.of_ended(evidence)
+    began = evidence.seen.init is not None
+    error_class = classify.of_stderr(evidence.stderr, began=began)
+    match evidence.exit:
+        case Exited(0):
+            error = _told("claude ended without a result (exit code 0)", evidence)
+            return Verdict(
+                OutcomeKind.FAILED,
+                error_class=ErrorClass.NO_RESULT,
+                error=error,
+                text=text,
+                warnings=warnings,
+            )
+        case Exited(code):
+            error = _told(f"claude ended without a result (exit code {code})", evidence)
+            known = error_class or ErrorClass.NO_RESULT
+        case _ if error_class is not None and not began:
+            error = _told("claude ended without a result while no daemon watched it", evidence)
+            known = error_class
+        case _:
+            return _lost(evidence)
+    return Verdict(
+        OutcomeKind.FAILED,
+        oom=evidence.oom,
+        error_class=known,
+        error=_with_hint(error, known, evidence),
+        text=text,
+        warnings=warnings,
+        limited_until=classify.limited_until(error) if known is ErrorClass.LIMIT else None,
+    )
+
+
+def _lost(evidence: Evidence) -> Verdict:
+    error = (
+        "How this turn ended is not known: the daemon was gone while it ended, and it left no result. "
+        "Its work may be incomplete."
+    )
+    said = evidence.seen.last_text
+    text = f"{error}\n\nThe last text that was seen:\n{said}" if said else error
+    return Verdict(
+        OutcomeKind.LOST,
+        cause=Cause.UNKNOWN,
+        oom=evidence.oom,
+        error=_told(error, evidence),
+        text=text,
+        warnings=turn_warnings.of_ended(evidence),
+    )
+
+
+def _told(sentence: str, evidence: Evidence) -> str:
+    """Add what claude wrote to stderr."""
+    return f"{sentence.rstrip('.')}: {evidence.stderr}" if evidence.stderr else f"{sentence.rstrip('.')}."
+
+
+def _with_hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str:
+    """Cut an error to its bound and add what to do about it."""
+    error = error if len(error) <= ERROR_CHARACTERS else f"{error[: ERROR_CHARACTERS - 1]}…"
+    match error_class:
+        case ErrorClass.SESSION_NOT_FOUND:
+            return f"{error}\n{evidence.looked_in}"
+        case ErrorClass.AUTH:
+            return f"{error}\nFix claude's login or key first; further starts will fail the same way."
+        case ErrorClass.LIMIT:
+            return f"{error}\nA usage or rate limit: wait before starting or continuing more."
+        case ErrorClass.CONTEXT:
+            return f"{error}\nThe conversation no longer fits: start a fresh subagent with a smaller batch."
+        case ErrorClass.BUDGET:
+            return f"{error}\nNo credit or budget is left: further starts will fail the same way."
+        case _ if not evidence.seen.init and _SUPERVISOR_HINT in error.lower():
+            return (
+                f"{error}\nclaude's own background mode may hold this session: stop it there, then continue."
+            )
+        case _:
+            return error

@@ -1,0 +1,120 @@
+"""The MCP server `subagent`: the tools over one service, in both eras of the protocol.
+
+Each call is checked before the service sees it, and each refusal is a tool result that a model can read;
+only an unknown tool is an error of the protocol, as its specification says.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from hive_subagent_daemon.argument_rules import quoted
+from hive_subagent_daemon.arguments import checked_arguments
+from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.tool_texts import INSTRUCTIONS
+from hive_subagent_daemon.tools import TOOLS, Answer, Subagents, ToolBinding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server.context import ServerRequestContext
+
+SERVER_NAME = "subagent"
+LIST_IS_FRESH_MS = 300_000
+"""How long a client may keep the list of tools, which changes only with the daemon's version."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+logger = logging.getLogger(__name__)
+
+
+def build_server(subagents: Subagents, *, version: str, max_prompt_bytes: int) -> Server[Any]:
+    """Return the MCP server, ready for the SDK's session manager.
+
+    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused.
+    """
+    bindings = {binding.tool.name: binding for binding in TOOLS}
+    schemas = {name: binding.tool.input_schema for name, binding in bindings.items()}
+
+    async def list_tools(
+        _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[binding.tool for binding in TOOLS])
+
+    async def call_tool(
+        _context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        if (binding := bindings.get(params.name)) is None:
+            message = f"Unknown tool {quoted(params.name)}: this server has {', '.join(bindings)}."
+            raise MCPError(code=types.INVALID_PARAMS, message=message)
+        return await _answer(
+            binding, subagents, arguments=params.arguments or {}, max_prompt_bytes=max_prompt_bytes
+        )
+
+    hint = CacheHint(ttl_ms=LIST_IS_FRESH_MS, scope="private")
+    return Server(
+        SERVER_NAME,
+        version=version,
+        title="Subagents",
+        description="Hands bounded work to headless claude processes and tells how each ended.",
+        instructions=INSTRUCTIONS,
+        cache_hints={"tools/list": hint, "server/discover": hint},
+        # Without it, each call of the 2026 era would run list_tools first.
+        get_tool_input_schema=schemas.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+async def _answer(
+    binding: ToolBinding[Any], subagents: Subagents, *, arguments: Mapping[str, Any], max_prompt_bytes: int
+) -> types.CallToolResult:
+    """Check the arguments, call the service, and turn whatever comes of it into a tool result."""
+    tool = binding.tool.name
+    try:
+        given = checked_arguments(binding.arguments, arguments, tool=tool, max_prompt_bytes=max_prompt_bytes)
+        answer = _well_formed(await binding.call(subagents, given))
+        text = binding.text(answer)
+    except RefusedError as refusal:
+        return types.CallToolResult(content=[_text(str(refusal))], is_error=True)
+    except Exception:
+        # A catch-all on purpose: this is the outermost loop of a call. The parent must get an answer, and
+        # nothing of the daemon's inner state; the journal has the rest.
+        logger.exception("tool %s failed", tool)
+        return types.CallToolResult(content=[_text(_internal_error(tool))], is_error=True)
+    return types.CallToolResult(content=[_text(text)], structured_content=answer)
+
+
+def _internal_error(tool: str) -> str:
+    advice = "call status to see what was done, and see the daemon's journal for the cause"
+    return f"Internal error in {tool}, which may or may not have taken effect: {advice}."
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=_SURROGATE.sub("\ufffd", text))
+
+
+def _well_formed(answer: Mapping[str, object]) -> Answer:
+    """Return the answer without what JSON cannot carry, so that no answer is lost on its way."""
+    return {key: _well_formed_value(value) for key, value in answer.items()}
+
+
+def _well_formed_value(value: object) -> object:
+    if isinstance(value, str):
+        # Half of a surrogate pair stands for a byte of a path that is not UTF-8.
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return _well_formed(value)
+    if isinstance(value, list | tuple):
+        return [_well_formed_value(item) for item in value]
+    return value

@@ -1,0 +1,85 @@
+"""Which processes belong to which turn, told from /proc."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hive_subagent_daemon import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class TurnRoot:
+    """By what the processes of a turn are recognised.
+
+    `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's.
+    """
+
+    turn: str
+    session_id: str | None
+    pid: int | None
+    start: int
+
+    def owns(self, found: procfs.Process) -> bool:
+        """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""
+        if self.pid is not None and found.pid == self.pid:
+            return found.start == self.start
+        if found.start < self.start:
+            return False  # older than the turn: whatever it carries, it is not the turn's
+        return (self.pid is not None and found.session == self.pid) or self._marks(found.pid)
+
+    def _marks(self, pid: int) -> bool:
+        entries = procfs.environment(pid)
+        if f"HIVE_SUBAGENT_TURN={self.turn}".encode() in entries:
+            return True
+        return self.session_id is not None and f"CLAUDE_CODE_SESSION_ID={self.session_id}".encode() in entries
+
+
+def living() -> list[procfs.Process]:
+    """Return every process that has not ended. Blocks for some milliseconds."""
+    return [found for found in procfs.processes() if not found.dead]
+
+
+def members(root: TurnRoot, among: Iterable[procfs.Process]) -> list[procfs.Process]:
+    """Return the processes of one turn: those it owns and all that descend from them, never ourselves."""
+    among = list(among)
+    return with_descendants([found for found in among if root.owns(found)], among)
+
+
+def with_descendants(
+    roots: Iterable[procfs.Process], among: Iterable[procfs.Process]
+) -> list[procfs.Process]:
+    """Return the given processes and all that descends from them, never ourselves."""
+    children: dict[int, list[procfs.Process]] = {}
+    for found in among:
+        children.setdefault(found.parent, []).append(found)
+    reached: dict[int, procfs.Process] = {}
+    waiting = list(roots)
+    while waiting:
+        found = waiting.pop()
+        if found.pid not in reached and found.pid != os.getpid():
+            reached[found.pid] = found
+            waiting += children.get(found.pid, [])
+    return list(reached.values())
+
+
+def turn_with_process(pid: int, roots: Iterable[TurnRoot]) -> str | None:
+    """Return the turn that a process belongs to. Blocks."""
+    among = living()
+    for root in roots:
+        if any(found.pid == pid for found in members(root, among)):
+            return root.turn
+    return None
+
+
+def turn_with_socket(inode: int, roots: Iterable[TurnRoot]) -> str | None:
+    """Return the turn one of whose processes has this socket open. Blocks."""
+    among = living()
+    for root in roots:
+        if any(procfs.holds_socket(found.pid, inode) for found in members(root, among)):
+            return root.turn
+    return None

@@ -1,0 +1,192 @@
+"""The files of one turn: its age, its output followed just enough, and what was read given back to the disk.
+
+claude gets regular files, not pipes: an undrained pipe loses output at exit (measured), and files need no
+daemon that is alive or quick.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from hive_subagent_daemon.skim import LONGEST_LINE_BYTES, Seen, skim
+from hive_subagent_daemon.storage import give_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KEPT_OUTPUT_BYTES: Final = 16 * 1024 * 1024
+STDERR_TAIL_BYTES: Final = 16 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
+_MOST_BYTES_A_LOOK: Final = 64 * 1024 * 1024
+_GIVE_BACK_STEP_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class TurnFiles:
+    """Where the files of a turn are."""
+
+    folder: Path
+
+    @property
+    def stdin(self) -> Path:
+        """The prompt, whole."""
+        return self.folder / "stdin"
+
+    @property
+    def stdout(self) -> Path:
+        """claude's stream-json output."""
+        return self.folder / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        """What claude wrote to stderr."""
+        return self.folder / "stderr"
+
+    @property
+    def mcp_config(self) -> Path:
+        """The MCP servers opted in for subagents."""
+        return self.folder / "mcp.json"
+
+    def create(self, prompt: bytes) -> None:
+        """Create stdin with the prompt, and stdout and stderr empty, all mode 0600. Blocks."""
+        for path, content in ((self.stdin, prompt), (self.stdout, b""), (self.stderr, b"")):
+            write_private(path, content)
+
+    def complete(self) -> None:
+        """Create stdout and stderr where a crash came before them. Blocks."""
+        for path in (self.stdout, self.stderr):
+            path.touch(mode=0o600)
+
+    def last_written(self) -> datetime:
+        """Return when the turn last wrote something, by the wall clock. Blocks."""
+        return datetime.fromtimestamp(max(p.stat().st_mtime for p in (self.stdout, self.stderr)), UTC)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file of mode 0600 that need not survive a crash."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+class Output:
+    """Follows stdout and stderr of one turn.
+
+    `look`, `finish` and `close` block and are for a worker thread; the rest is cheap and for the event loop.
+    """
+
+    def __init__(self, files: TurnFiles, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Follow from the beginning; the files must exist."""
+        self.files = files
+        self.seen = Seen()
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._closed = False
+        self._stdout = os.open(files.stdout, os.O_RDWR | os.O_CLOEXEC)
+        self._stderr = os.open(files.stderr, os.O_RDONLY | os.O_CLOEXEC)
+        self._read_upto = 0
+        self._given_back = 0
+        self._sizes = (0, 0)
+        self._looked_at = clock()
+        self._last_output_at = self._looked_at
+
+    def close(self) -> None:
+        """Close the files. The object is of no use afterwards."""
+        with self._reading:
+            self._closed = True
+            os.close(self._stdout)
+            os.close(self._stderr)
+
+    @property
+    def stdout_bytes(self) -> int:
+        """How much has been written to stdout until now."""
+        return os.fstat(self._stdout).st_size
+
+    def age_seconds(self) -> float:
+        """Return the age of the last output, or of the turn while there is none; never negative.
+
+        From the files' modification times, but believed only as far as the monotonic clock allows: new output
+        cannot be older than the previous look. The wall clock may step either way. A change is told by the
+        sizes, because giving back blocks changes the modification time too.
+        """
+        now = self._clock()
+        status = (os.fstat(self._stdout), os.fstat(self._stderr))
+        sizes = (status[0].st_size, status[1].st_size)
+        if sizes != self._sizes:
+            changed = max(s.st_mtime for s, old in zip(status, self._sizes, strict=True) if s.st_size != old)
+            age = min(max(time.time() - changed, 0.0), now - self._looked_at)
+            self._last_output_at = now - age
+            self._sizes = sizes
+        self._looked_at = now
+        return now - self._last_output_at
+
+    def look(self) -> None:
+        """Read what is new and give back to the file system what is no longer needed."""
+        with self._reading:
+            if not self._closed:
+                self._look()
+
+    def _look(self) -> None:
+        size = self.stdout_bytes
+        if size < self._read_upto:
+            self._read_upto = self._given_back = 0  # the child truncated its own output
+        if size - self._read_upto > _MOST_BYTES_A_LOOK:
+            self._skip_to(size - KEPT_OUTPUT_BYTES)
+        self._read(size, last=False)
+        self._give_back(size)
+
+    def finish(self) -> None:
+        """Read what is left after the end of the process, an unfinished last line included."""
+        with self._reading:
+            self._finish()
+
+    def _finish(self) -> None:
+        size = self.stdout_bytes
+        if size - self._read_upto > _MOST_BYTES_A_LOOK:
+            self._skip_to(size - KEPT_OUTPUT_BYTES)
+        self._read(size, last=True)
+        if (rest := os.pread(self._stdout, size - self._read_upto, self._read_upto)) != b"":
+            self.seen = skim(self.seen, rest, offset=self._read_upto, last=True)
+            self._read_upto = size
+
+    def stderr_tail(self) -> str:
+        """Return the end of what claude wrote to stderr."""
+        size = os.fstat(self._stderr).st_size
+        tail = os.pread(self._stderr, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
+        return tail.decode("utf-8", "replace").replace("\0", "").strip()
+
+    def _read(self, size: int, *, last: bool) -> None:
+        """Skim all complete lines up to `size`."""
+        scanned = self._read_upto
+        while scanned < size:
+            chunk = os.pread(self._stdout, min(_CHUNK_BYTES, size - scanned), scanned)
+            if not chunk:
+                return
+            newline = chunk.rfind(b"\n")
+            scanned += len(chunk)
+            if newline < 0:
+                continue  # in the middle of a long line
+            end = scanned - len(chunk) + newline + 1
+            if end - self._read_upto > LONGEST_LINE_BYTES:
+                self._read_upto = end - newline - 1  # an absurdly long line: skip to this chunk
+            block = os.pread(self._stdout, end - self._read_upto, self._read_upto)
+            at_end = last and end + _CHUNK_BYTES >= size
+            self.seen = skim(self.seen, block, offset=self._read_upto, last=at_end)
+            self._read_upto = scanned = end
+
+    def _skip_to(self, offset: int) -> None:
+        """Give up following everything: go on at the line behind `offset`."""
+        chunk = os.pread(self._stdout, _CHUNK_BYTES, offset)
+        self._read_upto = offset + chunk.find(b"\n") + 1
+
+    def _give_back(self, size: int) -> None:
+        upto = min(self._read_upto, size - KEPT_OUTPUT_BYTES)
+        if upto - self._given_back >= _GIVE_BACK_STEP_BYTES:
+            give_back(self._stdout, upto_bytes=upto)
+            self._given_back = upto

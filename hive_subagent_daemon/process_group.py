@@ -1,0 +1,160 @@
+"""Turns without systemd: a session of their own, and descendants found by descent and by marks.
+
+claude runs each shell command in a session of its own, so killing a process group is not enough. A process
+belongs to a turn when it descends from claude, is in claude's session, or carries the turn's mark or claude's
+session id in its environment. One that hides from all of these (its environment cleared and its parents gone)
+is an unmarked orphan: it is killed once no other turn runs that it could belong to.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import procfs
+from hive_subagent_daemon.children import Children, send_signal
+from hive_subagent_daemon.gate import ChildSpec, spawn_gated
+from hive_subagent_daemon.launcher import Child, Leftovers
+from hive_subagent_daemon.membership import TurnRoot, living, members, with_descendants
+from hive_subagent_daemon.values import Exit, ExitUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_log = logging.getLogger(__name__)
+
+EMPTY_TIMEOUT_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.01
+_QUIET_LOOKS: Final = 2  # a fork can slip past one look at /proc, not past two
+
+
+def _start_of(pid: int) -> int | None:
+    found = procfs.process(pid)
+    return found.start if found else None
+
+
+class ProcessGroup:
+    """Spawns turns as plain children of the daemon."""
+
+    def __init__(self, children: Children) -> None:
+        """Reap through `children`; child processes that are there already are never taken for a turn's."""
+        self._children = children
+        self._not_ours = frozenset(found.pid for found in living() if found.parent == os.getpid())
+
+    @property
+    def description(self) -> str:
+        """Always `process group`."""
+        return "process group"
+
+    async def launch(
+        self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[int, int], Awaitable[None]]
+    ) -> Child:
+        """Spawn at the gate, let it be recorded, release it (see Launcher)."""
+        gated = await self._children.spawn(lambda: spawn_gated(spec))
+        root = replace(root, pid=gated.pid, start=gated.start)
+        child = _GroupChild(self._children, root, not_ours=self._not_ours)
+        try:
+            async with AsyncExitStack() as undo:
+                undo.push_async_callback(_give_up, child)
+                await recorded(gated.pid, gated.start)
+                await gated.release()
+                undo.pop_all()
+        finally:
+            gated.close()
+        return child
+
+    async def left_behind(self, root: TurnRoot) -> Child | None:
+        """Look for the turn's processes (see Launcher)."""
+        child = _GroupChild(self._children, root, not_ours=self._not_ours, foreign=True)
+        return child if await anyio.to_thread.run_sync(child.members) else None
+
+
+async def _give_up(child: Child) -> None:
+    """Leave nothing of a child that did not come to run."""
+    with anyio.CancelScope(shield=True):
+        child.signal(signal.SIGKILL)
+        await child.wait()
+        await child.empty()
+
+
+class _GroupChild:
+    """The processes of one turn; `foreign` when an earlier daemon spawned them."""
+
+    def __init__(
+        self, children: Children, root: TurnRoot, *, not_ours: frozenset[int], foreign: bool = False
+    ) -> None:
+        self._children = children
+        self._not_ours = not_ours
+        self._root = root
+        self._foreign = foreign
+
+    @property
+    def pid(self) -> int:
+        return self._root.pid or 0
+
+    @property
+    def start(self) -> int:
+        return self._root.start
+
+    @property
+    def scope(self) -> None:
+        return None
+
+    async def wait(self) -> Exit:
+        """Return how claude ended; unknown for one that is not our child, as soon as it is gone."""
+        if not self._foreign:
+            return await self._children.wait(self.pid)
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return ExitUnknown()
+        try:
+            if _start_of(self.pid) == self.start:
+                await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        return ExitUnknown()
+
+    def signal(self, number: int) -> bool:
+        return self.pid > 0 and send_signal(self.pid, self.start, number, start_of=_start_of)
+
+    def memory_bytes(self) -> int | None:
+        return procfs.resident_bytes(self.pid)
+
+    async def empty(self) -> Leftovers:
+        """Kill members until two looks find none; bounded by EMPTY_TIMEOUT_SECONDS."""
+        deadline = time.monotonic() + EMPTY_TIMEOUT_SECONDS
+        killed: dict[int, str] = {}
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            members = await anyio.to_thread.run_sync(self.members)
+            self._children.reap_orphans()
+            quiet = 0 if members else quiet + 1
+            if members and time.monotonic() > deadline:
+                alive = tuple(f"{member.name} ({member.pid})" for member in members)
+                _log.error("still alive after SIGKILL: %s", ", ".join(alive))
+                return Leftovers(tuple(killed.values()), alive)
+            for member in members:
+                send_signal(member.pid, member.start, signal.SIGKILL, start_of=_start_of)
+                killed[member.pid] = f"{member.name} ({member.pid})"
+            if members:
+                await anyio.sleep(_PAUSE_SECONDS)
+        return Leftovers(tuple(killed.values()))
+
+    def members(self) -> list[procfs.Process]:
+        """Return every living process of this turn. Blocks for some milliseconds."""
+        among = living()
+        found = members(self._root, among)
+        if not self._foreign and self._children.none_but(self.pid):
+            found += with_descendants([p for p in among if self._is_unmarked_orphan(p)], among)
+        return found
+
+    def _is_unmarked_orphan(self, found: procfs.Process) -> bool:
+        return found.parent == os.getpid() and found.pid not in self._not_ours

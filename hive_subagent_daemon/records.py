@@ -1,0 +1,227 @@
+"""What is kept on disk, as JSON: turn records, what is remembered per subagent, and loose ends.
+
+Readers take an older or newer record with further or missing optional fields; a file that cannot be read is
+set aside and reported, never an obstacle (`Records.unreadable` lists them).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
+from hive_subagent_daemon.values import LooseEnd, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hive_subagent_daemon.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+REMEMBERED_TEXT_CHARACTERS: Final = 4_000
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """A turn as it is known before its process exists, so that a crash at any moment leaves a trace.
+
+    `pid` and `pid_start` (clock ticks, proc_pid_stat(5) field 22) are filled in while the process is still
+    held at its gate.
+    """
+
+    turn: str
+    name: str
+    resumes: bool
+    dir: str
+    session_id: str | None
+    model: str | None
+    prompt_copy: str | None
+    started_at: str
+    boot_id: str
+    mcp_servers: tuple[str, ...] = ()
+    archived: tuple[Rename, ...] = ()
+    pid: int | None = None
+    pid_start: int | None = None
+
+
+@dataclass(frozen=True)
+class SubagentRecord:
+    """What is remembered of a name between its turns."""
+
+    name: str
+    dir: str
+    session_id: str | None
+    model: str | None
+    prompt_copy: str | None
+    last_turn: Outcome
+
+
+Record = TypeVar("Record", TurnRecord, SubagentRecord, LooseEnd)
+
+
+class _Format(Generic[Record]):
+    """One kind of record as JSON text."""
+
+    def __init__(self, kind: type[Record]) -> None:
+        self._adapter: TypeAdapter[Record] = TypeAdapter(kind)
+
+    def encode(self, record: Record) -> bytes:
+        return self._adapter.dump_json(record) + b"\n"
+
+    def decode(self, content: bytes) -> Record:
+        return self._adapter.validate_json(content)
+
+
+_TURN: Final = _Format(TurnRecord)
+_SUBAGENT: Final = _Format(SubagentRecord)
+_LOOSE_END: Final = _Format(LooseEnd)
+
+
+class Records:
+    """The files of the state directory below `names`, `prompts`, `turns` and `loose-ends`.
+
+    All methods block.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        """Keep the records in the state directory of `storage`."""
+        self._storage = storage
+        self._root = storage.root
+        self.unreadable: list[str] = []
+        self.damaged_loose_ends: set[str] = set()
+
+    # Turns
+
+    def turn_folder(self, turn: str, name: str) -> Path:
+        """Return the folder of one turn; its name alone tells the subagent, should the record be damaged."""
+        return self._root / "turns" / f"{turn}.{name}"
+
+    def begin_turn(self, record: TurnRecord) -> Path:
+        """Store the record of a turn that is about to be spawned and return its folder."""
+        folder = self.turn_folder(record.turn, record.name)
+        self._storage.make_folder(folder)
+        self.update_turn(record)
+        return folder
+
+    def update_turn(self, record: TurnRecord) -> None:
+        """Replace the record of a turn."""
+        folder = self.turn_folder(record.turn, record.name)
+        self._storage.write(folder / "record.json", _TURN.encode(record))
+
+    def end_turn(self, turn: str, name: str) -> None:
+        """Remove the record and the three files of a turn."""
+        self._storage.remove_folder(self.turn_folder(turn, name))
+
+    def turns(self) -> list[tuple[str, str, TurnRecord | None]]:
+        """Return turn id, name and record of each turn on disk; the record is None if missing or damaged."""
+        found = []
+        for folder in sorted((self._root / "turns").iterdir()):
+            turn, _, name = folder.name.partition(".")
+            if not name or not folder.is_dir():
+                self._set_aside(folder, "is not the folder of a turn")
+                continue
+            path = folder / "record.json"
+            found.append((turn, name, self._read(path, _TURN) if path.exists() else None))
+        return found
+
+    # Subagents
+
+    def remember(self, record: SubagentRecord) -> None:
+        """Store what is known of a name."""
+        text = record.last_turn.verdict.text
+        if text is not None and len(text) > REMEMBERED_TEXT_CHARACTERS:
+            verdict = replace(record.last_turn.verdict, text=text[:REMEMBERED_TEXT_CHARACTERS])
+            record = replace(record, last_turn=replace(record.last_turn, verdict=verdict))
+        self._storage.write(self._root / "names" / f"{record.name}.json", _SUBAGENT.encode(record))
+
+    def forget(self, record: SubagentRecord) -> None:
+        """Remove what is known of a name; claude's session is not touched."""
+        self._storage.remove(self._root / "names" / f"{record.name}.json")
+        self.remove_prompt(record)
+
+    def remove_prompt(self, record: SubagentRecord) -> None:
+        """Remove the prompt copy of a name, which nothing uses any more."""
+        if record.prompt_copy is not None:
+            self._storage.remove(Path(record.prompt_copy))
+
+    def subagents(self) -> list[SubagentRecord]:
+        """Return every name that is remembered."""
+        read = [self._read(path, _SUBAGENT) for path in self._paths("names")]
+        return [record for record in read if record is not None]
+
+    def prompt_path(self, name: str, turn: str) -> Path:
+        """Return where the private copy of a prompt file is that a turn began with."""
+        return self._root / "prompts" / f"{name}.{turn}"
+
+    def copy_prompt(self, name: str, turn: str, content: bytes) -> None:
+        """Store a private copy of a prompt file."""
+        self._storage.write(self.prompt_path(name, turn), content)
+
+    def keep_prompts(self, wanted: set[str]) -> None:
+        """Remove every prompt copy that is not among the wanted paths."""
+        for path in (self._root / "prompts").iterdir():
+            if str(path) not in wanted:
+                self._storage.remove(path)
+
+    # Loose ends
+
+    def store_loose_end(self, loose_end: LooseEnd) -> None:
+        """Store a loose end; once this returns, the turn has ended for good."""
+        self._storage.write(self._loose_end_path(loose_end.id), _LOOSE_END.encode(loose_end))
+
+    def read_loose_end(self, loose_end_id: str) -> LooseEnd | None:
+        """Return one loose end; None when its file is gone or damaged."""
+        path = self._loose_end_path(loose_end_id)
+        return self._read(path, _LOOSE_END) if path.exists() else None
+
+    def remove_loose_end(self, loose_end_id: str) -> None:
+        """Remove one loose end for good."""
+        self._storage.remove(self._loose_end_path(loose_end_id))
+
+    def loose_ends(self) -> Iterator[LooseEnd]:
+        """Yield every loose end, oldest first."""
+        for path in self._paths("loose-ends"):
+            loose_end = self._read(path, _LOOSE_END)
+            if loose_end is None:
+                self.damaged_loose_ends.add(path.stem)
+            else:
+                yield loose_end
+
+    def _loose_end_path(self, loose_end_id: str) -> Path:
+        return self._root / "loose-ends" / f"{loose_end_id}.json"
+
+    # Reading
+
+    def _paths(self, folder: str) -> Iterator[Path]:
+        for path in sorted((self._root / folder).iterdir()):
+            if path.name.endswith(".partial"):
+                self._storage.remove(path)  # left by a crash in the middle of a write
+            else:
+                yield path
+
+    def _read(self, path: Path, record_format: _Format[Record]) -> Record | None:
+        try:
+            return record_format.decode(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            reason = (
+                error.strerror
+                if isinstance(error, OSError)
+                else f"is not valid ({error.error_count()} errors)"
+            )
+            self._set_aside(path, str(reason))
+            return None
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        try:
+            target: Path | None = self._storage.set_aside(path)
+        except OSError as error:
+            target = None
+            _log.error("%s could not be set aside: %s", path, error)
+        place = f"it was set aside as {target}" if target else "it was left where it is"
+        self.unreadable.append(f"{path} could not be used ({reason}): {place}.")
+        _log.error("%s", self.unreadable[-1])

@@ -1,0 +1,182 @@
+"""What an earlier daemon left: each turn without a loose end gets its one, and nothing of it stays alive."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import clock, procfs
+from hive_subagent_daemon.evidence import Evidence
+from hive_subagent_daemon.gate import gate_complaint
+from hive_subagent_daemon.launcher import Child, Launcher, Leftovers
+from hive_subagent_daemon.membership import TurnRoot
+from hive_subagent_daemon.output import Output, TurnFiles
+from hive_subagent_daemon.records import SubagentRecord, TurnRecord
+from hive_subagent_daemon.spawning import undo_archive
+from hive_subagent_daemon.turns import loose_end_of, outcome_of, remembered, store_end
+from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.records import Records
+    from hive_subagent_daemon.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A turn of an earlier daemon that has no loose end yet, and what is alive of it."""
+
+    record: TurnRecord
+    folder: Path
+    child: Child | None
+
+
+class Recovery:
+    """Settles the turns on disk before the daemon serves."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        records: Records,
+        inbox: Inbox,
+        launcher: Launcher,
+        known: dict[str, SubagentRecord],
+        looked_in: Callable[[str], str],
+    ) -> None:
+        """Take the parts that a turn's end needs; `known` is brought up to date."""
+        self._storage = storage
+        self._records = records
+        self._inbox = inbox
+        self._launcher = launcher
+        self._known = known
+        self._looked_in = looked_in
+
+    async def settle(self) -> int:
+        """Give every turn on disk its loose end; return how many had none."""
+        left: list[_Left] = []
+        for turn, name, record in await anyio.to_thread.run_sync(self._records.turns):
+            if turn in self._inbox:
+                await self._finish_stored(turn, name, record)
+            else:
+                left.append(await self._find(turn, name, record))
+        alive = [one for one in left if one.child is not None]
+        sent = await self._ask_to_stop(alive)
+        for one in left:
+            await self._settle(one, sent.get(one.record.turn))
+        wanted = {record.prompt_copy for record in self._known.values() if record.prompt_copy is not None}
+        await anyio.to_thread.run_sync(self._records.keep_prompts, wanted)
+        return len(left)
+
+    async def _finish_stored(self, turn: str, name: str, record: TurnRecord | None) -> None:
+        """Do what follows the storing of a loose end, in case the daemon died in between."""
+        loose_end = await anyio.to_thread.run_sync(self._inbox.read, turn)
+        before = self._known.get(name)
+        if loose_end is not None and (before is None or before.last_turn.turn < turn):
+            record = record or self._stand_in(turn, name)
+            now = remembered(record, loose_end.outcome, before)
+            await anyio.to_thread.run_sync(self._records.remember, now)
+            self._known[name] = now
+        await anyio.to_thread.run_sync(self._records.end_turn, turn, name)
+
+    async def _find(self, turn: str, name: str, record: TurnRecord | None) -> _Left:
+        record = record or self._stand_in(turn, name)
+        pid = record.pid if record.boot_id == procfs.boot_id() else None
+        root = TurnRoot(turn, record.session_id, pid, (record.pid_start or 0) if pid is not None else 0)
+        child = await self._launcher.left_behind(root)
+        return _Left(record, self._records.turn_folder(turn, name), child)
+
+    def _stand_in(self, turn: str, name: str) -> TurnRecord:
+        """Return what can still be told of a turn whose record is missing or damaged."""
+        before = self._known.get(name)
+        return TurnRecord(
+            turn=turn,
+            name=name,
+            resumes=True,
+            dir=before.dir if before else "",
+            session_id=before.session_id if before else None,
+            model=before.model if before else None,
+            prompt_copy=before.prompt_copy if before else None,
+            started_at=clock.as_text(clock.turn_time(turn)),
+            boot_id="",
+            pid=0,
+        )
+
+    async def _ask_to_stop(self, alive: list[_Left]) -> dict[str, SentSignal]:
+        """Send SIGINT to all at once and wait a little; return what was sent to which turn."""
+        sent: dict[str, SentSignal] = {}
+        for one in alive:
+            assert one.child is not None
+            written = _size(TurnFiles(one.folder).stdout)
+            if one.child.signal(signal.SIGINT):
+                sent[one.record.turn] = SentSignal(signal.SIGINT, Cause.DAEMON_STOPPED, written)
+        with anyio.move_on_after(STOP_SECONDS):
+            async with anyio.create_task_group() as waiting:
+                for one in alive:
+                    assert one.child is not None
+                    waiting.start_soon(one.child.wait)
+        return sent
+
+    async def _settle(self, one: _Left, sent: SentSignal | None) -> None:
+        record = one.record
+        leftovers = await one.child.empty() if one.child is not None else Leftovers()
+        outcome = await anyio.to_thread.run_sync(self._judge, one, sent, leftovers)
+        if not outcome.verdict.kind.ran:
+            await anyio.to_thread.run_sync(undo_archive, record, self._storage)
+        before = self._known.get(record.name)
+        now = remembered(record, outcome, before)
+        loose_end: LooseEnd = loose_end_of(outcome)
+
+        def store() -> None:
+            store_end(self._records, self._inbox, loose_end, before=before, now=now)
+
+        await anyio.to_thread.run_sync(store)
+        self._known[record.name] = now
+        self._inbox.show(loose_end)
+        _log.warning(
+            "turn %s of an earlier daemon is settled: %s",
+            record.turn,
+            loose_end.title,
+            extra={
+                "SUBAGENT_NAME": record.name,
+                "SUBAGENT_TURN": record.turn,
+                "SUBAGENT_OUTCOME": outcome.verdict.kind.value,
+            },
+        )
+
+    def _judge(self, one: _Left, sent: SentSignal | None, leftovers: Leftovers) -> Outcome:
+        """Judge from the files that the turn left. Blocks."""
+        record = one.record
+        files = TurnFiles(one.folder)
+        files.complete()
+        output = Output(files)
+        output.finish()
+        ended_at = clock.now() if one.child is not None else files.last_written()
+        evidence = Evidence(
+            exit=ExitUnknown(),
+            seen=output.seen,
+            stderr=output.stderr_tail(),
+            ran=record.pid is not None and gate_complaint(files.stderr) is None,
+            sent=(sent,) if sent is not None else (),
+            still_alive=leftovers.alive,
+            expected_servers=record.mcp_servers,
+            looked_in=self._looked_in(record.dir),
+        )
+        output.close()
+        seconds = (ended_at - clock.from_text(record.started_at)).total_seconds()
+        return outcome_of(record, evidence, ended_at=ended_at, duration_seconds=seconds)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

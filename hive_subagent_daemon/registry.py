@@ -1,0 +1,236 @@
+"""The registry of what runs, and the end of every turn in it.
+
+A name is free, claimed by a call that is spawning, or running. It becomes free again only when the loose end
+of its turn is stored. The registry is in memory and the daemon's alone; what must survive is in `records`.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import clock, views
+from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.membership import TurnRoot
+from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
+from hive_subagent_daemon.values import Cause, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from anyio.abc import TaskGroup
+
+    from hive_subagent_daemon.config_values import Limits
+    from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.records import Records, SubagentRecord
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+STOP_SOFT_SECONDS: Final = 3.0
+STOP_HARD_SECONDS: Final = 6.0
+STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
+
+
+class Registry:
+    """All running turns and all remembered names. Use from the event loop only."""
+
+    def __init__(
+        self, limits: Limits, *, records: Records, inbox: Inbox, known: dict[str, SubagentRecord]
+    ) -> None:
+        """Begin with what is remembered and nothing running."""
+        self.limits = limits
+        self.running: dict[str, Turn] = {}
+        self.known = known
+        self.unstored: dict[str, str] = {}
+        self.claude_version: str | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self._records = records
+        self._inbox = inbox
+        self._claimed: set[str] = set()
+        self._stopping = False
+        self._attending: TaskGroup | None = None
+        self._some_running = anyio.Event()
+
+    @contextmanager
+    def claim(self, name: str) -> Iterator[None]:
+        """Hold a name while its turn is being spawned; raises RefusedError when it is not free."""
+        self._check_free(name)
+        self._check_room()
+        self._claimed.add(name)
+        try:
+            yield
+        finally:
+            self._claimed.discard(name)
+
+    def _check_free(self, name: str) -> None:
+        if self._stopping:
+            message = "the daemon is stopping: try again when it is back."
+            raise RefusedError(message)
+        if (turn := self.running.get(name)) is not None:
+            running = views.duration(time.monotonic() - turn.started)
+            age = views.duration(turn.output.age_seconds())
+            message = (
+                f"name {name!r} is running for {running}, its last output is {age} old: "
+                "wait for its loose end, interrupt it, or use another name."
+            )
+            raise RefusedError(message)
+        if name in self._claimed:
+            message = f"name {name!r} is being started by another call right now: use another name."
+            raise RefusedError(message)
+
+    def _check_room(self) -> None:
+        if len(self.running) + len(self._claimed) >= self.limits.max_running:
+            names = ", ".join(sorted({*self.running, *self._claimed}))
+            message = (
+                f"max_running is {self.limits.max_running} and that many are running ({names}): "
+                "wait for a loose end, or interrupt one of them."
+            )
+            raise RefusedError(message)
+
+    def attend(self, turn: Turn) -> None:
+        """Take over a spawned turn: it is followed to its end from now on."""
+        record = turn.record
+        self.running[record.name] = turn
+        self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
+        self._some_running.set()
+        _log.info("turn %s of %s began", record.turn, record.name, extra=_fields(turn))
+        self.on_change()
+
+    def roots(self) -> list[TurnRoot]:
+        """Return by what the processes of every running turn are recognised."""
+        return [
+            TurnRoot(turn.record.turn, turn.session_id, turn.child.pid, turn.child.start)
+            for turn in self.running.values()
+        ]
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Follow turns until cancelled; `stop` comes first, or running turns are left alone."""
+        async with anyio.create_task_group() as attending:
+            self._attending = attending
+            task_status.started()
+            while True:
+                if not self.running:
+                    # Idle: nothing wakes up until a turn begins.
+                    self._some_running = anyio.Event()
+                    await self._some_running.wait()
+                await anyio.sleep(LOOK_SECONDS)
+                await self._look()
+
+    def _start_soon(self, function: Callable[[], object], name: str) -> None:
+        if self._attending is None:
+            message = "the registry does not run"
+            raise RuntimeError(message)
+        self._attending.start_soon(function, name=name)  # type: ignore[arg-type]  # a partial of a coroutine function
+
+    async def _look(self) -> None:
+        """Follow every running turn a little, and end those that overstay their result."""
+        turns = list(self.running.values())
+        for turn in turns:
+            turn.output.age_seconds()
+        await anyio.to_thread.run_sync(_look_at, turns)
+        for turn in turns:
+            turn.notice_activity()
+            if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
+                turn.stopped_after_result = True
+                self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")
+
+    async def _follow(self, turn: Turn) -> None:
+        """Wait for the end of a turn and store it; not to be cancelled in between."""
+        exit_ = await turn.child.wait()
+        turn.exited.set()
+        with anyio.CancelScope(shield=True):
+            outcome = await turn.conclude(exit_)
+            await self._store(turn, outcome)
+
+    async def _store(self, turn: Turn, outcome: Outcome) -> None:
+        """Store the loose end, however long the disk refuses; then free the name and show it."""
+        record = turn.record
+        loose_end = loose_end_of(outcome)
+        before = self.known.get(record.name)
+        now = remembered(record, outcome, before)
+        await self._until_stored(
+            turn, partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
+        )
+        await anyio.to_thread.run_sync(turn.output.close)
+        self.known[record.name] = now
+        del self.running[record.name]
+        self._inbox.show(loose_end)
+        init = turn.output.seen.init
+        self.claude_version = (init.version if init else None) or self.claude_version
+        turn.outcome = outcome
+        turn.ended.set()
+        level = logging.WARNING if outcome.verdict.kind.cut_off else logging.INFO
+        ended = _fields(turn) | {"SUBAGENT_OUTCOME": outcome.verdict.kind.value}
+        _log.log(level, "turn %s ended: %s", record.turn, loose_end.title, extra=ended)
+        self.on_change()
+
+    async def _until_stored(self, turn: Turn, store: Callable[[], None]) -> None:
+        """Try to store until the disk takes it; the waiting shows in `status`."""
+        turn_id = turn.record.turn
+        tries = 0
+        while True:
+            try:
+                await anyio.to_thread.run_sync(store)
+            except OSError as error:
+                self.unstored[turn_id] = f"the end of {turn.record.name} cannot be stored yet: {error}"
+                _log.error("%s", self.unstored[turn_id], extra=_fields(turn))
+            else:
+                self.unstored.pop(turn_id, None)
+                return
+            await anyio.sleep(STORE_RETRY_SECONDS[min(tries, len(STORE_RETRY_SECONDS) - 1)])
+            tries += 1
+
+    async def stop(self) -> None:
+        """End every running turn, each with its loose end; within about ten seconds."""
+        self._stopping = True
+        turns = list(self.running.values())
+        for turn in turns:
+            turn.send(signal.SIGINT, Cause.DAEMON_STOPPED)
+        if await _all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
+            return
+        async with anyio.create_task_group() as killing:
+            for turn in turns:
+                if not turn.ended.is_set():
+                    killing.start_soon(turn.kill, Cause.DAEMON_STOPPED)
+        if not await _all_ended(turns, within_seconds=STOP_HARD_SECONDS):
+            _log.error("some turns did not end in time; the next start will settle them")
+
+    async def forget_idle(self, *, days: int) -> int:
+        """Forget names whose last turn ended longer ago than this; return how many."""
+        limit = clock.now() - timedelta(days=days)
+        old = [
+            record
+            for name, record in self.known.items()
+            if name not in self.running
+            and name not in self._claimed
+            and clock.from_text(record.last_turn.ended_at) < limit
+        ]
+        for record in old:
+            del self.known[record.name]
+            await anyio.to_thread.run_sync(self._records.forget, record)
+        return len(old)
+
+
+def _look_at(turns: list[Turn]) -> None:
+    for turn in turns:
+        turn.output.look()
+
+
+async def _all_ended(turns: list[Turn], *, within_seconds: float) -> bool:
+    with anyio.move_on_after(within_seconds):
+        for turn in turns:
+            await turn.ended.wait()
+    return all(turn.ended.is_set() for turn in turns)
+
+
+def _fields(turn: Turn) -> dict[str, str]:
+    """Return the journal's fields for a turn; never its prompt, text or environment."""
+    return {"SUBAGENT_NAME": turn.record.name, "SUBAGENT_TURN": turn.record.turn}

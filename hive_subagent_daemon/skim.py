@@ -1,0 +1,199 @@
+"""What a turn's output has told so far, gathered by skimming: most lines are never parsed.
+
+A turn may write thousands of lines a second, or lines of megabytes. Of each block of complete lines three
+kinds are parsed: those that hold the word of a result, some system events, and the last lines, which tell
+what claude is doing now.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from hive_subagent_daemon.events import (
+    Assistant,
+    BackgroundBegan,
+    BackgroundEnded,
+    Event,
+    Init,
+    Noise,
+    Other,
+    Result,
+    Retry,
+    ToolResults,
+    parse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+TAIL_BYTES: Final = 64 * 1024
+TAIL_LINES: Final = 12
+SMALL_BLOCK_BYTES: Final = 16 * 1024  # of a block up to this size every line is parsed
+MARKED_LINES: Final = 256
+LONGEST_LINE_BYTES: Final = 32 * 1024 * 1024  # claude's longest measured: 6 MB
+KEPT_TEXT_CHARACTERS: Final = 20_000
+_MARKS: Final = (b'"result"', b'"system"')
+_USER_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"user"')
+_ASSISTANT_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"assistant"')
+_ASSISTANT_MARK: Final = b'"assistant"'
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What claude is doing; `tool` only for `tool`, the other three only for `retry`."""
+
+    kind: Literal["starting", "model", "tool", "retry"]
+    tool: str | None = None
+    attempt: int | None = None
+    max_attempts: int | None = None
+    error: str | None = None
+
+
+STARTING: Final = Activity("starting")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that the output of a turn has told so far.
+
+    `result_end` is the offset behind the last result's line. `round_open` tells that a further round began
+    after the last result (or that there is none yet). `pending` maps the id of unfinished background work to
+    its description. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
+    """
+
+    init: Init | None = None
+    result: Result | None = None
+    result_end: int = 0
+    result_length: int = 0
+    round_open: bool = True
+    last_text: str = field(default="", repr=False)
+    text_length: int = 0
+    api_error: str | None = None
+    pending: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    retry: Retry | None = None
+    broken_lines: int = 0
+
+    @property
+    def activity(self) -> Activity | None:
+        """What claude is doing now; None once its result is out."""
+        if self.result is not None and not self.round_open:
+            return None
+        if self.retry is not None:
+            return Activity("retry", None, self.retry.attempt, self.retry.max_attempts, self.retry.error)
+        if self.tools:
+            return Activity("tool", list(self.tools.values())[-1])
+        return Activity("starting" if self.init is None else "model")
+
+
+def skim(seen: Seen, block: bytes, *, offset: int, last: bool = False) -> Seen:
+    """Return what is known after a further block of complete lines that began at `offset` of the output.
+
+    `last` says that no more will come: then long lines at its end are parsed too.
+    """
+    longest = LONGEST_LINE_BYTES if last else TAIL_BYTES
+    for start, end in _interesting(block, last=last):
+        line = block[start:end]
+        whole = len(line) <= longest or _is_marked(line)
+        event = parse(line) if whole else _by_its_beginning(line)
+        seen = _after(seen, event, line_end=offset + end)
+    return seen
+
+
+def _by_its_beginning(line: bytes) -> Event:
+    """Return the kind of a line that is too long to be parsed while the turn runs, without its content."""
+    if _USER_LINE.match(line):
+        return ToolResults(None)
+    return Assistant("", {}) if _ASSISTANT_LINE.match(line) else Other()
+
+
+def _is_marked(line: bytes) -> bool:
+    return len(line) <= LONGEST_LINE_BYTES and any(mark in line for mark in _MARKS)
+
+
+def _interesting(block: bytes, *, last: bool) -> list[tuple[int, int]]:
+    """Return the spans of the lines worth parsing, in order."""
+    spans: dict[int, int] = {}
+    for mark in _MARKS:
+        spans.update(_lines_with(block, mark, most=MARKED_LINES))
+    spans.update(_lines_with(block, _ASSISTANT_MARK, most=4 if last else 1))
+    tail = max(0, len(block) - TAIL_BYTES)
+    most = TAIL_LINES if len(block) > SMALL_BLOCK_BYTES else MARKED_LINES
+    spans.update(_last_lines(block, from_offset=tail, most=most))
+    return sorted(spans.items())
+
+
+def _lines_with(block: bytes, mark: bytes, *, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the last lines that hold the mark, backwards."""
+    end = len(block)
+    for _ in range(most):
+        found = block.rfind(mark, 0, end)
+        if found < 0:
+            return
+        start = block.rfind(b"\n", 0, found) + 1
+        stop = block.find(b"\n", found)
+        yield start, stop + 1 if stop >= 0 else len(block)
+        end = start
+
+
+def _last_lines(block: bytes, *, from_offset: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the last lines of a block that end behind an offset, backwards."""
+    end = len(block)
+    for _ in range(most):
+        if end <= from_offset:
+            return
+        start = block.rfind(b"\n", 0, end - 1) + 1
+        yield start, end
+        end = start
+
+
+def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
+    """Return what is known after one event."""
+    match event:
+        case Init():
+            return replace(seen, init=event, round_open=True, tools={}, retry=None)
+        case Result():
+            return _after_result(seen, event, line_end)
+        case Retry():
+            return replace(seen, retry=event)
+        case BackgroundBegan():
+            return replace(seen, pending={**seen.pending, event.id: event.description})
+        case BackgroundEnded():
+            return replace(seen, pending=_without(seen.pending, {event.id}))
+        case Assistant():
+            return _after_assistant(seen, event)
+        case ToolResults():
+            left = {} if event.ids is None else _without(seen.tools, event.ids)
+            return replace(seen, tools=left, retry=None, round_open=True)
+        case Noise(broken=True):
+            return replace(seen, broken_lines=seen.broken_lines + 1)
+        case _:
+            return seen
+
+
+def _without(entries: Mapping[str, str], ids: Collection[str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if key not in ids}
+
+
+def _after_result(seen: Seen, result: Result, line_end: int) -> Seen:
+    kept = replace(result, text=result.text[:KEPT_TEXT_CHARACTERS])
+    return replace(
+        seen,
+        result=kept,
+        result_end=line_end,
+        result_length=len(result.text),
+        round_open=False,
+        tools={},
+        retry=None,
+    )
+
+
+def _after_assistant(seen: Seen, event: Assistant) -> Seen:
+    seen = replace(seen, round_open=True, retry=None, tools={**seen.tools, **event.tools})
+    if event.error is not None:
+        return replace(seen, api_error=event.error)
+    if event.text:
+        return replace(seen, last_text=event.text[:KEPT_TEXT_CHARACTERS], text_length=len(event.text))
+    return seen

@@ -1,0 +1,311 @@
+"""From a checked request to a running turn: plan, touching nothing; prepare; spawn, or undo it all."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from hive_subagent_daemon import archive, claude_command, clock, procfs
+from hive_subagent_daemon.claude_store import ClaudeStore
+from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.gate import ChildSpec, SpawnError
+from hive_subagent_daemon.membership import TurnRoot
+from hive_subagent_daemon.output import Output, TurnFiles, write_private
+from hive_subagent_daemon.records import SubagentRecord, TurnRecord
+from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
+from hive_subagent_daemon.turns import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hive_subagent_daemon.config_values import Config, Limits
+    from hive_subagent_daemon.launcher import Launcher
+    from hive_subagent_daemon.records import Records
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """What a parent asked for; `model` None is as before, empty claude's default; `before` is remembered."""
+
+    name: str
+    prompt: str = field(repr=False)
+    prompt_file: str | None
+    model: str | None
+    dir: str | None
+    before: SubagentRecord | None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it continues a session; a fresh start has a prompt file."""
+        return self.prompt_file is None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All that is needed to spawn, worked out before anything is changed."""
+
+    record: TurnRecord
+    program: Path
+    environment: Mapping[str, str] = field(repr=False)
+    instructions: bytes | None = field(repr=False)
+    prompt: bytes = field(repr=False)
+    mcp_config: bytes | None = field(repr=False)
+
+
+class Spawner:
+    """Spawns turns with one configuration."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        storage: Storage,
+        records: Records,
+        launcher: Launcher,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Take everything that a spawn needs; `environ` is the daemon's own environment."""
+        self._config = config
+        self._storage = storage
+        self._records = records
+        self._launcher = launcher
+        self._environ = environ
+        settled = {key: value for key, value in config.environment.items() if isinstance(value, str)}
+        self.store = ClaudeStore({**claude_command.inherited_environment(environ), **settled})
+        self._last_turn: str | None = None
+
+    def continue_ids_after(self, turn: str | None) -> None:
+        """Let new turn ids sort after this one."""
+        self._last_turn = turn
+
+    def set_limits(self, limits: Limits) -> None:
+        """Use other limits from now on."""
+        self._config = replace(self._config, limits=limits)
+
+    def find_program(self) -> Path:
+        """Return the claude program that a turn would run now; raises RefusedError."""
+        environment = claude_command.inherited_environment(self._environ) | {
+            key: value for key, value in self._config.environment.items() if isinstance(value, str)
+        }
+        return claude_command.find_program(self._config.claude, environment, self._config.work_dir)
+
+    async def spawn(self, request: TurnRequest) -> Turn:
+        """Return the running turn once its program is confirmed to execute.
+
+        Raises RefusedError; then nothing has been changed.
+        """
+        moment = clock.now()
+        turn_id = clock.new_turn_id(moment, self._last_turn)
+        self._last_turn = turn_id
+        plan = await anyio.to_thread.run_sync(self._plan, request, turn_id, clock.as_text(moment))
+        return await self._spawn(plan)
+
+    # Planning: reads only
+
+    def _plan(self, request: TurnRequest, turn: str, started_at: str) -> _Plan:
+        config = self._config
+        self._check_disk()
+        directory = self._directory(request)
+        environment = claude_command.child_environment(
+            self._environ, config.environment, turn=turn, sandbox_mark=config.allow_root and os.getuid() == 0
+        )
+        environment["PWD"] = str(directory)
+        before = request.before
+        copy = before.prompt_copy if request.resumes and before else None
+        instructions = None
+        if request.prompt_file is not None:
+            limit = min(config.limits.max_prompt_bytes, 10_000_000)
+            instructions = _read_prompt_file(directory / Path(request.prompt_file).expanduser(), limit)
+            copy = str(self._records.prompt_path(request.name, turn))
+        record = TurnRecord(
+            turn=turn,
+            name=request.name,
+            resumes=request.resumes,
+            dir=str(directory),
+            session_id=(before.session_id if before else None) if request.resumes else str(uuid.uuid4()),
+            model=_model(request),
+            prompt_copy=copy,
+            started_at=started_at,
+            boot_id=procfs.boot_id(),
+            mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
+            archived=() if request.resumes else self._to_archive(request.name, directory),
+        )
+        program = claude_command.find_program(config.claude, environment, config.work_dir)
+        prompt = claude_command.prompt_bytes(request.prompt)
+        return _Plan(
+            record, program, environment, instructions, prompt, claude_command.mcp_config(config.mcp_servers)
+        )
+
+    def _check_disk(self) -> None:
+        self._storage.restore_ballast()
+        free = self._storage.free_bytes()
+        if free < FREE_BYTES_TO_START:
+            message = (
+                f"the disk of the state directory {self._storage.root} has only {free // 1048576} MiB free; "
+                f"{FREE_BYTES_TO_START // 1048576} MiB are needed for a turn: free some space and try again."
+            )
+            raise RefusedError(message)
+
+    def _directory(self, request: TurnRequest) -> Path:
+        default = self._config.work_dir
+        if request.resumes and request.before is not None:
+            default = Path(request.before.dir)
+        if request.dir is not None:
+            default = self._config.work_dir / Path(request.dir).expanduser()
+        directory = Path(os.path.normpath(default))
+        if not directory.is_dir():
+            what = "is not a directory" if directory.exists() else "does not exist"
+            message = f"dir: the working directory {directory} {what}: create it or pass another `dir`."
+            raise RefusedError(message)
+        if not os.access(directory, os.X_OK):
+            message = (
+                f"dir: the working directory {directory} may not be entered by this user: pass another `dir`."
+            )
+            raise RefusedError(message)
+        return directory
+
+    def _to_archive(self, name: str, directory: Path) -> tuple[archive.Rename, ...]:
+        titled = self.store.titled(name, directory)
+        live = {session.session_id: session.pid for session in self.store.live_sessions()}
+        for path in titled:
+            if (pid := live.get(path.stem)) is not None:
+                message = (
+                    f"name {name!r} is the title of a claude session that is running now outside this daemon "
+                    f"(process {pid}, session {path.stem}, in {directory}): choose another name."
+                )
+                raise RefusedError(message)
+        return archive.plan_archive(titled)
+
+    # Acting
+
+    async def _spawn(self, plan: _Plan) -> Turn:
+        record = plan.record
+        files = TurnFiles(self._records.turn_folder(record.turn, record.name))
+        try:
+            await anyio.to_thread.run_sync(self._prepare, plan, files)
+            output = Output(files)
+        except (OSError, RefusedError) as error:
+            await anyio.to_thread.run_sync(self._undo, record)
+            raise RefusedError(_trouble(error)) from error
+
+        async def recorded(pid: int, start: int) -> None:
+            nonlocal record
+            record = replace(record, pid=pid, pid_start=start)
+            await anyio.to_thread.run_sync(self._records.update_turn, record)
+
+        try:
+            child = await self._launcher.launch(
+                self._spec(plan, files), TurnRoot(record.turn, record.session_id, None, 0), recorded=recorded
+            )
+        except (OSError, SpawnError) as error:
+            output.close()
+            await anyio.to_thread.run_sync(self._undo, record)
+            message = f"claude could not be executed ({plan.program}): {_reason(error)}."
+            raise RefusedError(message) from error
+        return Turn(record, child, output, self.looked_in(record.dir))
+
+    def _prepare(self, plan: _Plan, files: TurnFiles) -> None:
+        """Write everything that must be there before the process exists, and archive."""
+        record = plan.record
+        self._records.begin_turn(record)
+        if plan.instructions is not None:
+            self._records.copy_prompt(record.name, record.turn, plan.instructions)
+        files.create(plan.prompt)
+        if plan.mcp_config is not None:
+            write_private(files.mcp_config, plan.mcp_config)
+        archive.apply(record.archived, self._storage)
+
+    def _spec(self, plan: _Plan, files: TurnFiles) -> ChildSpec:
+        record = plan.record
+        argv = claude_command.arguments(
+            plan.program,
+            claude_command.Conversation(record.name, record.session_id, record.resumes),
+            model=record.model,
+            prompt_file=record.prompt_copy,
+            mcp_config=files.mcp_config if plan.mcp_config is not None else None,
+        )
+        return ChildSpec(
+            argv=argv,
+            environment=plan.environment,
+            dir=Path(record.dir),
+            umask=self._config.umask,
+            stdin=files.stdin,
+            stdout=files.stdout,
+            stderr=files.stderr,
+        )
+
+    def _undo(self, record: TurnRecord) -> None:
+        """Leave nothing of a turn that did not come to run; what fails here is done by the next start-up."""
+        undo_turn(record, records=self._records, storage=self._storage)
+
+    def looked_in(self, directory: str) -> str:
+        """Say where claude looked for a session."""
+        return (
+            f"claude looked in its config directory {self.store.config_dir} for a session that was run in "
+            f"{directory}; if it was started elsewhere, pass that directory as `dir`."
+        )
+
+
+def undo_turn(record: TurnRecord, *, records: Records, storage: Storage) -> None:
+    """Undo what was prepared for a turn whose process never ran: archive, prompt copy, record. Blocks."""
+    try:
+        undo_archive(record, storage)
+        if not record.resumes and record.prompt_copy is not None:
+            storage.remove(Path(record.prompt_copy))
+        records.end_turn(record.turn, record.name)
+    except OSError as error:
+        _log.error("what was prepared for turn %s could not be undone: %s", record.turn, error)
+
+
+def undo_archive(record: TurnRecord, storage: Storage) -> None:
+    """Give claude's earlier sessions of this name their own file names back. Blocks."""
+    archive.undo(record.archived, storage)
+
+
+def _model(request: TurnRequest) -> str | None:
+    if request.model is not None:
+        return request.model or None
+    return request.before.model if request.resumes and request.before else None
+
+
+def _read_prompt_file(path: Path, limit_bytes: int) -> bytes:
+    """Return the content of a regular file; without blocking on a FIFO. Raises RefusedError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        message = f"prompt_file: {path} cannot be read: {error.strerror}."
+        raise RefusedError(message) from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            message = (
+                f"prompt_file: {path} is not a regular file: write the instructions to one and pass its path."
+            )
+            raise RefusedError(message)
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        message = (
+            f"prompt_file: {path} has {status.st_size} bytes; at most {limit_bytes} are taken: "
+            "let it point to further files that the subagent reads itself."
+        )
+        raise RefusedError(message)
+    return content
+
+
+def _trouble(error: OSError | RefusedError) -> str:
+    if isinstance(error, RefusedError):
+        return str(error)
+    return f"the turn could not be prepared ({error.filename or 'state directory'}): {_reason(error)}."
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

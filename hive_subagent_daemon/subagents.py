@@ -1,0 +1,259 @@
+"""The verbs of the daemon, as its tools call them; their answers have the shapes of `answer_schemas`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import claude_command, views
+from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.spawning import Spawner, TurnRequest
+from hive_subagent_daemon.turn_warnings import mcp_problems
+from hive_subagent_daemon.values import Cause, State
+
+if TYPE_CHECKING:
+    from hive_subagent_daemon.config_values import Limits
+    from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.records import Records
+    from hive_subagent_daemon.registry import Registry
+    from hive_subagent_daemon.turns import Turn
+    from hive_subagent_daemon.views import Json
+
+INTERRUPT_SECONDS: Final = 4.0
+ENDING_BY_ITSELF_SECONDS: Final = 1.0
+
+
+class Subagents:
+    """The service behind the tools. Use from the event loop only."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        spawner: Spawner,
+        records: Records,
+        inbox: Inbox,
+        launcher_description: str,
+    ) -> None:
+        """Work on one registry."""
+        self._registry = registry
+        self._spawner = spawner
+        self._records = records
+        self._inbox = inbox
+        self._launcher_description = launcher_description
+        self.notices: list[str] = []
+
+    def set_limits(self, limits: Limits) -> None:
+        """Use other limits from now on; what runs is not touched."""
+        self._registry.limits = limits
+        self._spawner.set_limits(limits)
+
+    # Starting and continuing
+
+    async def start(
+        self,
+        *,
+        name: str,
+        prompt_file: str,
+        model: str | None,
+        trigger: str | None,
+        dir: str | None,  # noqa: A002  the argument's name in the contract
+    ) -> Json:
+        """Start a fresh subagent; see the contract of the tool."""
+        prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
+        before = self._registry.known.get(name)
+        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before))
+
+    async def continue_turn(
+        self,
+        *,
+        name: str,
+        prompt: str,
+        model: str | None,
+        dir: str | None,  # noqa: A002  the argument's name in the contract
+    ) -> Json:
+        """Give a subagent a new turn; see the contract of the tool."""
+        before = self._registry.known.get(name)
+        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before))
+        if before is not None and before.last_turn.verdict.kind.cut_off:
+            answer["previous_turn"] = views.outcome_json(before.last_turn)
+        return answer
+
+    async def _spawn(self, request: TurnRequest) -> Json:
+        """Spawn a turn under its claimed name and return what is said of it.
+
+        Not cancelled half-way: a parent that hangs up must not leave a process that nobody attends.
+        """
+        with self._registry.claim(request.name), anyio.CancelScope(shield=True):
+            turn = await self._spawner.spawn(request)
+            self._registry.attend(turn)
+        return {
+            "name": turn.record.name,
+            "state": State.RUNNING.value,
+            "turn": turn.record.turn,
+            "pid": turn.child.pid,
+            "session_id": turn.record.session_id,
+            "dir": turn.record.dir,
+            "scope": turn.child.scope,
+        }
+
+    # Interrupting
+
+    async def interrupt(self, *, name: str, force: bool) -> Json:
+        """Signal the running turn; see the contract of the tool."""
+        turn = self._registry.running.get(name)
+        if turn is None:
+            message = f"nothing runs under the name {name!r}: there is nothing to interrupt."
+            raise RefusedError(message)
+        if force:
+            return await self._force(turn)
+        if await _ends_by_itself(turn):
+            return _interrupted(turn, None)
+        turn.send(signal.SIGINT, Cause.INTERRUPT)
+        with anyio.move_on_after(INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS):
+            await turn.ended.wait()
+        return _interrupted(turn, signal.SIGINT)
+
+    async def _force(self, turn: Turn) -> Json:
+        leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+        with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):
+            await turn.ended.wait()
+        return _interrupted(turn, signal.SIGKILL) | {
+            "stopped_processes": list(leftovers.killed),
+            "remaining_processes": list(leftovers.alive),
+        }
+
+    # Telling
+
+    async def status(self, name: str | None) -> Json:
+        """Show one subagent or all; see the contract of the tool."""
+        if name is not None:
+            shown = [self._status_of(name, text_characters=views.NOTICE_TEXT_CHARACTERS)]
+            more = 0
+        else:
+            ordered = [*sorted(self._registry.running), *self._recent()]
+            entries = (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in ordered)
+            shown = views.fitting(entries, most=views.STATUS_ENTRIES)
+            more = len(ordered) - len(shown)
+        return {
+            "subagents": shown,
+            "more": more,
+            "launcher": self._launcher_description,
+            "claude_version": self._registry.claude_version,
+            "undelivered": 0,
+            "warnings": self._warnings(),
+        }
+
+    def _recent(self) -> list[str]:
+        """Return the names that do not run, the last ended first."""
+        running = self._registry.running
+        idle = [record for name, record in self._registry.known.items() if name not in running]
+        idle.sort(key=lambda record: record.last_turn.turn, reverse=True)
+        return [record.name for record in idle]
+
+    def _status_of(self, name: str, *, text_characters: int) -> Json:
+        if (turn := self._registry.running.get(name)) is not None:
+            return self._status_of_running(turn)
+        record = self._registry.known.get(name)
+        if record is None:
+            unknown = dict.fromkeys(("dir", "session_id", "model", "turn", "last_turn"))
+            return {"name": name, "state": State.UNKNOWN.value, **unknown}
+        outcome = record.last_turn
+        return {
+            "name": name,
+            "state": outcome.state.value,
+            "dir": record.dir,
+            "session_id": record.session_id,
+            "model": outcome.model or record.model,
+            "turn": outcome.turn,
+            "last_turn": views.outcome_json(outcome, text_characters=text_characters),
+        }
+
+    def _status_of_running(self, turn: Turn) -> Json:
+        record = turn.record
+        seen = turn.output.seen
+        age = turn.output.age_seconds()
+        now = time.monotonic()
+        return {
+            "name": record.name,
+            "state": State.RUNNING.value,
+            "dir": record.dir,
+            "session_id": turn.session_id,
+            "model": (seen.init.model if seen.init else None) or record.model,
+            "turn": record.turn,
+            "running_seconds": round(now - turn.started, 1),
+            "age_seconds": round(age, 1),
+            "stalled": age > self._registry.limits.stall_after_seconds,
+            "activity": views.activity_json(turn.activity, since_seconds=now - turn.activity_since),
+            "memory_bytes": turn.child.memory_bytes(),
+            "memory_limit_bytes": None,
+            "mcp_problems": mcp_problems(seen, record.mcp_servers),
+        }
+
+    def _warnings(self) -> list[str]:
+        stalled = []
+        for name, turn in self._registry.running.items():
+            age = turn.output.age_seconds()
+            if age > self._registry.limits.stall_after_seconds:
+                stalled.append(f"{name} has been silent for {views.duration(age)}: it may be stuck.")
+        return [*stalled, *self._registry.unstored.values(), *self.notices, *self._records.unreadable]
+
+    # Loose ends
+
+    async def get_loose_ends(self, *, name: str | None, ids: list[str] | None, limit: int) -> Json:
+        """Read open loose ends, oldest first; see the contract of the tool."""
+        chosen = self._inbox.select(name=name, ids=ids)
+        most = len(chosen) if ids is not None else limit
+        characters = views.WHOLE_TEXT_CHARACTERS if ids is not None else views.NOTICE_TEXT_CHARACTERS
+        shown = await anyio.to_thread.run_sync(self._read_loose_ends, chosen, most, characters)
+        return {"loose_ends": shown, "remaining": len(chosen) - len(shown)}
+
+    def _read_loose_ends(self, ids: list[str], most: int, text_characters: int) -> list[Json]:
+        read = (self._inbox.read(loose_end_id) for loose_end_id in ids)
+        entries = (
+            views.loose_end_json(end, text_characters=text_characters) for end in read if end is not None
+        )
+        return views.fitting(entries, most=most)
+
+    async def close_loose_ends(self, ids: list[str]) -> Json:
+        """Close loose ends; see the contract of the tool."""
+        closed, unknown = await anyio.to_thread.run_sync(self._close_all, ids)
+        self._registry.on_change()
+        return {"closed": closed, "unknown": unknown}
+
+    def _close_all(self, ids: list[str]) -> tuple[list[str], list[str]]:
+        closed: list[str] = []
+        unknown: list[str] = []
+        for loose_end_id in dict.fromkeys(ids):
+            try:
+                known = self._inbox.close(loose_end_id)
+            except OSError as error:
+                message = (
+                    f"{loose_end_id} could not be closed: {error}. Closed before it: {closed or 'none'}."
+                )
+                raise RefusedError(message) from error
+            (closed if known else unknown).append(loose_end_id)
+        return closed, unknown
+
+
+async def _ends_by_itself(turn: Turn) -> bool:
+    """Give a turn whose result is out the time to exit: a signal now could only harm its session."""
+    await anyio.to_thread.run_sync(turn.output.look)
+    if not turn.has_result:
+        return False
+    with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):
+        await turn.ended.wait()
+    return turn.ended.is_set()
+
+
+def _interrupted(turn: Turn, number: signal.Signals | None) -> Json:
+    outcome = turn.outcome
+    return {
+        "name": turn.record.name,
+        "signal": number.name if number else "none",
+        "ended": outcome is not None,
+        "outcome": views.outcome_json(outcome) if outcome else None,
+    }

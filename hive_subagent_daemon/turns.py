@@ -1,0 +1,218 @@
+"""The life of one turn, from its confirmed spawn to its stored loose end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import clock
+from hive_subagent_daemon.evidence import Evidence
+from hive_subagent_daemon.judge import judge
+from hive_subagent_daemon.records import SubagentRecord
+from hive_subagent_daemon.skim import STARTING, Activity
+from hive_subagent_daemon.values import (
+    Cause,
+    ErrorClass,
+    Exit,
+    LooseEnd,
+    Outcome,
+    OutcomeKind,
+    SentSignal,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.launcher import Child, Leftovers
+    from hive_subagent_daemon.output import Output
+    from hive_subagent_daemon.records import Records, TurnRecord
+
+_log = logging.getLogger(__name__)
+
+BACKGROUND_GRACE_SECONDS: Final = 600.0
+TERMINATE_SECONDS: Final = 1.0
+STORED_TEXT_CHARACTERS: Final = 20_000
+_TITLE_CHARACTERS: Final = 120
+
+
+@dataclass
+class Turn:
+    """A running turn. Mutable: it gathers our own signals and in the end its outcome."""
+
+    record: TurnRecord
+    child: Child
+    output: Output
+    looked_in: str
+    started: float = field(default_factory=time.monotonic)
+    activity: Activity | None = STARTING
+    activity_since: float = field(default_factory=time.monotonic)
+    sent: list[SentSignal] = field(default_factory=list)
+    stopped_after_result: bool = False
+    still_alive: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    exited: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def session_id(self) -> str | None:
+        """claude's session, as we chose it or else as claude has told."""
+        init = self.output.seen.init
+        return self.record.session_id or (init.session_id if init else None)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the last round has its result, as far as the output has been followed."""
+        seen = self.output.seen
+        return seen.result is not None and not seen.round_open
+
+    def send(self, number: int, cause: Cause) -> bool:
+        """Signal claude itself and remember why; answer whether it was still there."""
+        self.sent.append(SentSignal(number, cause, self.output.stdout_bytes))
+        return self.child.signal(number)
+
+    async def kill(self, cause: Cause) -> Leftovers:
+        """Kill everything of the turn; return when nothing is left, or at the limit with what is."""
+        self.sent.append(SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes))
+        leftovers = await self.child.empty()
+        self.still_alive = leftovers.alive
+        return leftovers
+
+    def notice_activity(self) -> None:
+        """Take note of what claude is doing now and since when; called after each look at the output."""
+        now = self.output.seen.activity
+        if now != self.activity:
+            self.activity = now
+            self.activity_since = time.monotonic() - self.output.age_seconds()
+
+    async def end_after_result(self) -> None:
+        """End a claude that stays although its result is out: ask first, then kill everything."""
+        self.child.signal(signal.SIGTERM)
+        with anyio.move_on_after(TERMINATE_SECONDS):
+            await self.exited.wait()
+        await self.child.empty()
+
+    def overstays(self, *, grace_seconds: float) -> bool:
+        """Tell whether claude has stayed for too long after its result."""
+        if not self.has_result or self.stopped_after_result:
+            return False
+        grace = BACKGROUND_GRACE_SECONDS if self.output.seen.pending else grace_seconds
+        return self.output.age_seconds() > grace
+
+    async def conclude(self, exit_: Exit) -> Outcome:
+        """Empty the turn, read the rest of its output, and judge."""
+        ended_at = clock.now()
+        leftovers = await self.child.empty()
+        await anyio.to_thread.run_sync(self.output.finish)
+        evidence = Evidence(
+            exit=exit_,
+            seen=self.output.seen,
+            stderr=self.output.stderr_tail(),
+            sent=tuple(self.sent),
+            stopped_after_result=self.stopped_after_result,
+            killed_leftovers=leftovers.killed,
+            still_alive=leftovers.alive,
+            expected_servers=self.record.mcp_servers,
+            looked_in=self.looked_in,
+        )
+        return outcome_of(
+            self.record, evidence, ended_at=ended_at, duration_seconds=time.monotonic() - self.started
+        )
+
+
+def outcome_of(
+    record: TurnRecord, evidence: Evidence, *, ended_at: datetime, duration_seconds: float
+) -> Outcome:
+    """Judge a turn and put the verdict together with what identifies the turn."""
+    verdict = judge(evidence)
+    seen = evidence.seen
+    told_by_result = seen.result is not None and verdict.text == seen.result.text
+    told_by_text = verdict.text is not None and verdict.text == seen.last_text
+    length = (
+        seen.result_length
+        if told_by_result
+        else seen.text_length
+        if told_by_text
+        else len(verdict.text or "")
+    )
+    session_id = record.session_id
+    for event in (seen.init, seen.result):
+        session_id = session_id or (event.session_id if event else None)
+    return Outcome(
+        name=record.name,
+        turn=record.turn,
+        dir=record.dir,
+        session_id=session_id,
+        model=(seen.init.model if seen.init else None) or record.model,
+        started_at=record.started_at,
+        ended_at=clock.as_text(ended_at),
+        duration_seconds=round(max(duration_seconds, 0.0), 3),
+        text_length=length,
+        verdict=_bounded(verdict),
+    )
+
+
+def _bounded(verdict: Verdict) -> Verdict:
+    text = verdict.text
+    return verdict if text is None else replace(verdict, text=text[:STORED_TEXT_CHARACTERS])
+
+
+def loose_end_of(outcome: Outcome) -> LooseEnd:
+    """Return the one notice of a turn's end; its id is the turn's, so that it cannot be stored twice."""
+    return LooseEnd(id=outcome.turn, title=_title(outcome), outcome=outcome)
+
+
+def _title(outcome: Outcome) -> str:
+    verdict = outcome.verdict
+    match verdict.kind:
+        case OutcomeKind.KILLED:
+            title = f"{outcome.name} was killed mid-turn by {verdict.signal} ({verdict.cause})"
+        case OutcomeKind.FAILED:
+            first = (verdict.error or "").splitlines()[0] if verdict.error else ""
+            title = f"{outcome.name} failed ({verdict.error_class}): {first}"
+        case OutcomeKind.COULD_NOT_START:
+            title = f"{outcome.name} could not start"
+        case OutcomeKind.LOST:
+            title = f"{outcome.name} was lost: how its turn ended is not known"
+        case _:
+            title = f"{outcome.name} completed its turn"
+    return title if len(title) <= _TITLE_CHARACTERS else f"{title[: _TITLE_CHARACTERS - 1]}…"
+
+
+def remembered(record: TurnRecord, outcome: Outcome, before: SubagentRecord | None) -> SubagentRecord:
+    """Return what is remembered of a name after a turn.
+
+    A turn that did not find its session leaves directory and session as they were: it may have been sent to
+    the wrong place.
+    """
+    if before is not None and outcome.verdict.error_class is ErrorClass.SESSION_NOT_FOUND:
+        return replace(before, last_turn=outcome)
+    unknown = outcome.verdict.error_class is ErrorClass.SESSION_NOT_FOUND
+    return SubagentRecord(
+        name=record.name,
+        dir=record.dir,
+        session_id=None if unknown else outcome.session_id,
+        model=record.model,
+        prompt_copy=record.prompt_copy,
+        last_turn=outcome,
+    )
+
+
+def store_end(
+    records: Records, inbox: Inbox, loose_end: LooseEnd, *, before: SubagentRecord | None, now: SubagentRecord
+) -> None:
+    """Store the end of a turn durably, in the order that survives a crash at any point. Blocks.
+
+    The loose end is the commit point: with it on disk the turn has ended, and the rest can be done again.
+    """
+    inbox.store(loose_end)
+    records.remember(now)
+    if before is not None and before.prompt_copy not in (None, now.prompt_copy):
+        records.remove_prompt(before)
+    records.end_turn(loose_end.outcome.turn, now.name)
