@@ -132,9 +132,8 @@ def checked_arguments(
     try:
         return model.model_validate(arguments, context={"max_prompt_bytes": max_prompt_bytes})
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        missing = [problem for problem in problems if problem["type"] == "missing"]
-        raise RefusedError(_sentence((missing or problems)[0], tool=tool, model=model)) from None
+        first = error.errors(include_url=False)[0]
+        raise RefusedError(_sentence(first, tool=tool, model=model)) from None
 
 
 def _unknown(argument: str, *, tool: str, allowed: list[str]) -> str:

@@ -57,7 +57,7 @@ class Children:
         self._spawning = 0
 
     async def spawn(self, spawn: Callable[[], SpawnedT]) -> SpawnedT:
-        """Run a blocking function that creates one child, in a worker thread, and take charge of the child."""
+        """Run a blocking function that creates one child, in a worker thread, and take charge of it."""
         self._spawning += 1
         try:
             spawned = await anyio.to_thread.run_sync(spawn)

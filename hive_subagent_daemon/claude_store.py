@@ -19,6 +19,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from typing_extensions import override
+
 from hive_subagent_daemon import live_sessions
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.transcript_titles import normalized, read_ends, titles_in
@@ -36,12 +38,11 @@ _KEPT: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 _TRANSCRIPT: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl", re.ASCII | re.IGNORECASE
 )
-# Since 2.1.234, and only beside CLAUDE_CONFIG_DIR; names that Windows reserves are not taken.
+# Since 2.1.234 (its changelog says), only beside CLAUDE_CONFIG_DIR, and no name that Windows reserves.
 _CHOSEN_FOLDER: Final = re.compile(
     r"(?!(?:con|prn|aux|nul|com[1-9]|lpt[1-9])\Z)[A-Za-z0-9_-]{1,64}", re.ASCII | re.IGNORECASE
 )
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
-
 
 # What is remembered of one transcript: (inode, size, modified), titles.
 _Known: TypeAlias = tuple[tuple[int, int, int], tuple[str, ...]]

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon, or `--check`; return the exit code (1: cannot serve, 2: configuration or usage)."""
     arguments = _parser().parse_args(argv)
-    load = partial(
-        load_config,
-        config_file=arguments.config,
-        flags=_flags(arguments),
-        environ=dict(os.environ),
-        cwd=Path.cwd(),
-        user_name=_user_name(),
-        home=_home(),
-    )
     try:
+        load = partial(
+            load_config,
+            config_file=arguments.config,
+            flags=_flags(arguments),
+            environ=dict(os.environ),
+            cwd=_working_directory(),
+            user_name=_user_name(),
+            home=_home(),
+        )
         config = load()
         if arguments.check:
             print(effective(config), end="")
@@ -98,6 +98,14 @@ def _flags(arguments: argparse.Namespace) -> Flags:
         scopes=arguments.scopes,
         log_level=arguments.log_level,
     )
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        message = "the working directory of the daemon does not exist any more: start it from another one."
+        raise StartUpError(message) from error
 
 
 def _user_name() -> str:

@@ -93,9 +93,13 @@ def _is_success(result: Result) -> bool:
 
 
 def _error_of(result: Result, evidence: Evidence) -> str:
-    told = "\n".join(part for part in (result.text, *result.errors, evidence.stderr) if part)
+    told: list[str] = []
+    for part in (result.text, *result.errors, evidence.stderr):
+        # claude often says the same thing in several places
+        if part and not any(part in earlier for earlier in told):
+            told.append(part)
     if told:
-        return told
+        return "\n".join(told)
     if result.is_error is None:
         return "claude's result does not say whether it is an error; it is not taken for a success."
     return f"claude reported {result.subtype or 'an error'} without further words."

@@ -7,7 +7,6 @@ only an unknown tool is an error of the protocol, as its specification says.
 from __future__ import annotations
 
 import logging
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,7 @@ def _text(text: str) -> types.TextContent:
 
 
 def _well_formed(answer: Mapping[str, object]) -> Answer:
-    """Return the answer without what JSON cannot carry, so that no answer is lost on its way."""
+    """Return the answer in valid Unicode, so that it is not lost on its way."""
     return {key: _well_formed_value(value) for key, value in answer.items()}
 
 
@@ -111,8 +110,6 @@ def _well_formed_value(value: object) -> object:
     if isinstance(value, str):
         # Half of a surrogate pair stands for a byte of a path that is not UTF-8.
         return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, dict):
         return _well_formed(value)
     if isinstance(value, list | tuple):

@@ -29,7 +29,7 @@ _OPENED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # What JavaScript's trim() takes off: str.strip() would also take control characters and leave U+FEFF.
 _WHITESPACE: Final = "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
 _TRIMMED: Final = _WHITESPACE + "\u2028\u2029\u202f\u205f\u3000\ufeff"
-_VALUE: Final = re.compile(rb' ?"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_VALUE: Final = re.compile(rb'([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _TEAM: Final = re.compile(rb'"teamName": ?"[^"]')
 _ANY_TEAM: Final = re.compile(rb'"teamName": ?"')
 _KINDS: Final = (("custom-title", "customTitle"), ("ai-title", "aiTitle"))
@@ -80,20 +80,20 @@ def _is_no_session(head: bytes) -> bool:
 def _by_text(ends: tuple[bytes, ...]) -> str | None:
     for _, key in _KINDS:
         for end in ends:
-            if (title := _last_value(end, f'"{key}":'.encode())) is not None:
+            if (title := _last_value(end, key)) is not None:
                 return title
     return None
 
 
-def _last_value(end: bytes, key: bytes) -> str | None:
+def _last_value(end: bytes, key: str) -> str | None:
     """Return the last string value of a key anywhere in the text; one that is cut off does not count."""
-    last: re.Match[bytes] | None = None
-    position = end.find(key)
-    while position >= 0:
-        value = _VALUE.match(end, position + len(key))
-        last = value or last
-        position = end.find(key, value.end() if value else position + len(key))
-    return None if last is None else _unescaped(last[1])
+    found: list[re.Match[bytes]] = []
+    for opening in (f'"{key}":"'.encode(), f'"{key}": "'.encode()):
+        position = end.find(opening)
+        while position >= 0 and (value := _VALUE.match(end, position + len(opening))) is not None:
+            found.append(value)
+            position = end.find(opening, value.end())
+    return _unescaped(max(found, key=re.Match.start)[1]) if found else None
 
 
 def _unescaped(raw: bytes) -> str:

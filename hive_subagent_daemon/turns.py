@@ -142,8 +142,9 @@ def outcome_of(
         else len(verdict.text or "")
     )
     session_id = record.session_id
-    for event in (seen.init, seen.result):
-        session_id = session_id or (event.session_id if event else None)
+    if verdict.error_class is not ErrorClass.SESSION_NOT_FOUND:  # then claude tells an id of no session
+        for event in (seen.init, seen.result):
+            session_id = session_id or (event.session_id if event else None)
     return Outcome(
         name=record.name,
         turn=record.turn,
