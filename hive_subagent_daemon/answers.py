@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hive_subagent_daemon import clock
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -16,20 +18,6 @@ if TYPE_CHECKING:
 
 SHOWN_TEXT_CHARACTERS = 500
 SHOWN_ERROR_CHARACTERS = 200
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-def lasting(seconds: float) -> str:
-    """Return a length of time in the two largest units that matter."""
-    whole = max(0, int(seconds))
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
 
 
 def _mebibytes(size: int) -> str:
@@ -122,9 +110,9 @@ def _subagent_line(subagent: Answer) -> str:
 
 
 def _running(subagent: Answer) -> str:
-    facts = [f"running for {lasting(subagent.get('running_seconds') or 0)}"]
+    facts = [f"running for {clock.lasting(subagent.get('running_seconds') or 0)}"]
     if subagent.get("age_seconds") is not None:
-        facts.append(f"last output {lasting(subagent['age_seconds'])} ago")
+        facts.append(f"last output {clock.lasting(subagent['age_seconds'])} ago")
     if subagent.get("activity"):
         facts.append(_doing(subagent["activity"]))
     if subagent.get("memory_bytes"):
@@ -136,7 +124,7 @@ def _running(subagent: Answer) -> str:
 
 def _doing(activity: Answer) -> str:
     since = activity.get("since_seconds")
-    lasted = f" for {lasting(since)}" if since is not None else ""
+    lasted = f" for {clock.lasting(since)}" if since is not None else ""
     if activity["kind"] == "retry":
         tries = f" {activity.get('attempt') or '?'} of {activity.get('max_attempts') or '?'}"
         return f"API retry{tries}" + (f" ({_one_line(activity['error'])})" if activity.get("error") else "")
@@ -169,7 +157,7 @@ def _loose_end(loose_end: Answer) -> str:
 def _details(loose_end: Answer) -> str:
     duration, rounds, cost = (loose_end[field] for field in ("duration_seconds", "rounds", "cost_usd"))
     facts = [
-        f"{lasting(duration)}" if duration is not None else "",
+        f"{clock.lasting(duration)}" if duration is not None else "",
         f"{rounds} rounds" if rounds is not None else "",
         f"{cost:.2f} USD" if cost is not None else "",
         loose_end["model"] or "",

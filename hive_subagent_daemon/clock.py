@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
 
 def now() -> datetime:
     """Return the wall-clock time in UTC."""
@@ -19,6 +21,18 @@ def as_text(moment: datetime) -> str:
 def from_text(text: str) -> datetime:
     """Read what `as_text` wrote."""
     return datetime.fromisoformat(text)
+
+
+def lasting(seconds: float) -> str:
+    """Return a length of time in the two largest units that matter."""
+    whole = max(0, int(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
 
 
 def new_turn_id(moment: datetime, after: str | None) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MARKER: Final = "hive-subagent-gate"
 NOT_RELEASED: Final = f"{MARKER}: closed before the release"
 EXEC_TIMEOUT_SECONDS: Final = 10.0
+NAMELESS_SECONDS: Final = 1.0
 OOM_SCORE: Final = 500
 
 _SCRIPT: Final = f"""\
@@ -38,6 +39,7 @@ exec "$@"
 """
 _SHELL: Final = "/bin/sh"
 _SHELL_POSITION: Final = re.compile(r"^\s*(?:line )?\d+: (?:exec: )?|^\s+")  # `4: exec: claude: not found`
+_GATE_COMMAND_LINE: Final = "\0".join((_SHELL, "-c", _SCRIPT, MARKER, "")).encode()
 # SIGKILL and SIGSTOP cannot be set; the two below SIGRTMIN are the C library's own.
 _RESETTABLE: Final = [s for s in signal.valid_signals() if s not in (signal.SIGKILL, signal.SIGSTOP)]
 
@@ -73,7 +75,6 @@ class Gated:
     start: int
     stderr: Path
     release_fd: int
-    waiting_as: bytes
 
     def close(self) -> None:
         """Close the gate; a child that was not released ends without having executed anything."""
@@ -91,15 +92,27 @@ class Gated:
             raise SpawnError(complaint)
 
     async def _executed(self) -> None:
-        """Wait until the gate's command line is another one's, or the process has ended."""
-        deadline = time.monotonic() + EXEC_TIMEOUT_SECONDS
+        """Wait until the process is something else than the gate, or has ended."""
+        began = time.monotonic()
         pause = 0.0002
-        while procfs.command_line(self.pid) == self.waiting_as:
-            if time.monotonic() > deadline:
+        while self._is_gate(patient=time.monotonic() - began < NAMELESS_SECONDS):
+            if time.monotonic() - began > EXEC_TIMEOUT_SECONDS:
                 message = f"the program was not executed within {EXEC_TIMEOUT_SECONDS:.0f} seconds"
                 raise SpawnError(message)
             await anyio.sleep(pause)
             pause = min(pause * 1.5, 0.01)
+
+    def _is_gate(self, *, patient: bool) -> bool:
+        """Tell whether the process still is the gate.
+
+        In the middle of an exec the kernel shows an empty command line for a moment: only a patient look
+        takes that for the gate, since a program can also empty its own.
+        """
+        shown = procfs.command_line(self.pid)
+        if shown:
+            return shown.startswith(_GATE_COMMAND_LINE)
+        found = procfs.process(self.pid)
+        return patient and found is not None and not found.dead
 
     def _complaint(self) -> str | None:
         """Return what the gate itself wrote to stderr, without the marker; None when it wrote nothing."""
@@ -136,7 +149,7 @@ def spawn_gated(spec: ChildSpec) -> Gated:
         undo.pop_all()
     procfs.prefer_for_oom_kill(pid, OOM_SCORE)
     found = procfs.process(pid)
-    return Gated(pid, pidfd, found.start if found else 0, spec.stderr, write_end, procfs.command_line(pid))
+    return Gated(pid, pidfd, found.start if found else 0, spec.stderr, write_end)
 
 
 def _spawn_shell(spec: ChildSpec, gate: int) -> int:

@@ -22,7 +22,8 @@ def set_up(level: str) -> None:
 
 
 def _journal() -> logging.Handler:
-    return journal.JournalHandler(SYSLOG_IDENTIFIER=_IDENTIFIER)  # type: ignore[no-any-return]  # untyped library
+    handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=_IDENTIFIER)
+    return handler
 
 
 def _plain() -> logging.Handler:

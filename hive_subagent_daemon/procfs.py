@@ -46,9 +46,10 @@ def process(pid: int) -> Process | None:
 
 def processes() -> Iterator[Process]:
     """Yield every process there is."""
-    for entry in os.listdir(_PROC):  # noqa: PTH208  twice as quick as Path.iterdir, and run at each turn's end
-        if entry.isdigit() and (found := process(int(entry))) is not None:
-            yield found
+    with os.scandir(_PROC) as entries:
+        for entry in entries:
+            if entry.name.isdigit() and (found := process(int(entry.name))) is not None:
+                yield found
 
 
 def environment(pid: int) -> list[bytes]:
@@ -81,14 +82,14 @@ def holds_socket(pid: int, inode: int) -> bool:
     wanted = f"socket:[{inode}]"
     try:
         with os.scandir(_PROC / str(pid) / "fd") as entries:
-            return any(_link(entry.path) == wanted for entry in entries)
+            return any(_target(Path(entry.path)) == wanted for entry in entries)
     except OSError:
         return False
 
 
-def _link(path: str) -> str:
+def _target(link: Path) -> str:
     try:
-        return os.readlink(path)  # noqa: PTH115  a socket link is no path
+        return str(link.readlink())
     except OSError:
         return ""
 

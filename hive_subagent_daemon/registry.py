@@ -12,18 +12,18 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from hive_subagent_daemon import clock, views
+from hive_subagent_daemon import clock
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from anyio.abc import TaskGroup
 
@@ -75,8 +75,8 @@ class Registry:
             message = "the daemon is stopping: try again when it is back."
             raise RefusedError(message)
         if (turn := self.running.get(name)) is not None:
-            running = views.duration(time.monotonic() - turn.started)
-            age = views.duration(turn.output.age_seconds())
+            running = clock.lasting(time.monotonic() - turn.started)
+            age = clock.lasting(turn.output.age_seconds())
             message = (
                 f"name {name!r} is running for {running}, its last output is {age} old: "
                 "wait for its loose end, interrupt it, or use another name."
@@ -124,11 +124,11 @@ class Registry:
                 await anyio.sleep(LOOK_SECONDS)
                 await self._look()
 
-    def _start_soon(self, function: Callable[[], object], name: str) -> None:
+    def _start_soon(self, function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         if self._attending is None:
             message = "the registry does not run"
             raise RuntimeError(message)
-        self._attending.start_soon(function, name=name)  # type: ignore[arg-type]  # a partial of a coroutine function
+        self._attending.start_soon(function, name=name)
 
     async def _look(self) -> None:
         """Follow every running turn a little, and end those that overstay their result."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import claude_command, views
+from hive_subagent_daemon import claude_command, clock, views
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.turn_warnings import mcp_problems
@@ -60,7 +60,7 @@ class Subagents:
         prompt_file: str,
         model: str | None,
         trigger: str | None,
-        dir: str | None,  # noqa: A002  the argument's name in the contract
+        dir: str | None,
     ) -> Json:
         """Start a fresh subagent; see the contract of the tool."""
         prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
@@ -73,7 +73,7 @@ class Subagents:
         name: str,
         prompt: str,
         model: str | None,
-        dir: str | None,  # noqa: A002  the argument's name in the contract
+        dir: str | None,
     ) -> Json:
         """Give a subagent a new turn; see the contract of the tool."""
         before = self._registry.known.get(name)
@@ -198,7 +198,7 @@ class Subagents:
         for name, turn in self._registry.running.items():
             age = turn.output.age_seconds()
             if age > self._registry.limits.stall_after_seconds:
-                stalled.append(f"{name} has been silent for {views.duration(age)}: it may be stuck.")
+                stalled.append(f"{name} has been silent for {clock.lasting(age)}: it may be stuck.")
         return [*stalled, *self._registry.unstored.values(), *self.notices, *self._records.unreadable]
 
     # Loose ends
@@ -253,7 +253,7 @@ def _interrupted(turn: Turn, number: signal.Signals | None) -> Json:
     outcome = turn.outcome
     return {
         "name": turn.record.name,
-        "signal": number.name if number else "none",
+        "signal": number.name if number else None,
         "ended": outcome is not None,
         "outcome": views.outcome_json(outcome) if outcome else None,
     }

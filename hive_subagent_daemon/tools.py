@@ -38,7 +38,7 @@ class Subagents(Protocol):
         prompt_file: str,
         model: str | None,
         trigger: str | None,
-        dir: str | None,  # noqa: A002  the name of the tool's argument
+        dir: str | None,
     ) -> Answer:
         """Start a fresh subagent; return when its process is confirmed running."""
 
@@ -48,7 +48,7 @@ class Subagents(Protocol):
         name: str,
         prompt: str,
         model: str | None,
-        dir: str | None,  # noqa: A002  the name of the tool's argument
+        dir: str | None,
     ) -> Answer:
         """Give a subagent a new turn; return when its process is confirmed running."""
 

@@ -85,13 +85,3 @@ def fitting(entries: Iterable[Json], *, most: int) -> list[Json]:
 
 def _cut(text: str | None, characters: int) -> str | None:
     return text if text is None or len(text) <= characters else text[:characters]
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people: `12 s`, `3 min 5 s`, `2 h 4 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,1 @@
+"""The tests, in tiers: unit, stub (a scripted claude), claude (the real one, offline), benchmarks."""

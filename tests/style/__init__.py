@@ -1,0 +1,1 @@
+"""The style budget of this repository, and the checks that measure it."""
