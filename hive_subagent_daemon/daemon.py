@@ -179,6 +179,7 @@ async def _background(
         await tasks.start(partial(_signals, parts, stop, reload=reload), name="signals")
         await tasks.start(parts.registry.run, name="turns")
         tasks.start_soon(_keep_house, config, parts, name="housekeeping")
+        tasks.start_soon(_know_sessions, config, parts, name="claude's sessions")
         tasks.start_soon(_probe_claude, parts, name="claude's version")
         yield
         tasks.cancel_scope.cancel()
@@ -232,6 +233,11 @@ async def _keep_house(config: Config, parts: _Parts) -> None:
         except OSError as error:
             _log.warning("housekeeping is put off: %s", error)
         await anyio.sleep(HOUSEKEEPING_SECONDS)
+
+
+async def _know_sessions(config: Config, parts: _Parts) -> None:
+    """Read the titles of the sessions in the usual directory once, so that the first `start` is quick too."""
+    await anyio.to_thread.run_sync(parts.spawner.store.warm, config.work_dir)
 
 
 async def _probe_claude(parts: _Parts) -> None:

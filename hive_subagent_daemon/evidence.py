@@ -16,7 +16,8 @@ class Evidence:
 
     `ran` is False only when it is certain that the program was never executed. `sent` are our own signals in
     the order sent; `stopped_after_result` says that we ended the process because its result was out.
-    `looked_in` says where claude looked for a session. `expected_servers` were given by --mcp-config.
+    `looked_in` says where claude looked for a session. `expected_servers` were given by --mcp-config;
+    `unreadable` says what of its output could not be read.
     """
 
     exit: Exit
@@ -30,3 +31,4 @@ class Evidence:
     still_alive: tuple[str, ...] = ()
     expected_servers: tuple[str, ...] = ()
     looked_in: str = ""
+    unreadable: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from hive_subagent_daemon.skim import LONGEST_LINE_BYTES, Seen, skim
 from hive_subagent_daemon.storage import give_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 KEPT_OUTPUT_BYTES: Final = 16 * 1024 * 1024
@@ -85,6 +86,7 @@ class Output:
         """Follow from the beginning; the files must exist."""
         self.files = files
         self.seen = Seen()
+        self.trouble: str | None = None
         self._clock = clock
         self._reading = threading.Lock()
         self._closed = False
@@ -128,7 +130,7 @@ class Output:
 
     def look(self) -> None:
         """Read what is new and give back to the file system what is no longer needed."""
-        with self._reading:
+        with self._reading, self._noting_trouble():
             if not self._closed:
                 self._look()
 
@@ -143,7 +145,7 @@ class Output:
 
     def finish(self) -> None:
         """Read what is left after the end of the process, an unfinished last line included."""
-        with self._reading:
+        with self._reading, self._noting_trouble():
             self._finish()
 
     def _finish(self) -> None:
@@ -155,8 +157,21 @@ class Output:
             self.seen = skim(self.seen, rest, offset=self._read_upto, last=True)
             self._read_upto = size
 
+    @contextmanager
+    def _noting_trouble(self) -> Iterator[None]:
+        """Keep an error of the file system as a fact about the turn: it must not cost the turn its end."""
+        try:
+            yield
+        except OSError as error:
+            self.trouble = f"{self.files.folder}: {error}"
+
     def stderr_tail(self) -> str:
         """Return the end of what claude wrote to stderr."""
+        with self._noting_trouble():
+            return self._stderr_tail()
+        return ""
+
+    def _stderr_tail(self) -> str:
         size = os.fstat(self._stderr).st_size
         tail = os.pread(self._stderr, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
         return tail.decode("utf-8", "replace").replace("\0", "").strip()

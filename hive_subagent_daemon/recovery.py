@@ -172,6 +172,7 @@ class Recovery:
             still_alive=leftovers.alive,
             expected_servers=record.mcp_servers,
             looked_in=self._looked_in(record.dir),
+            unreadable=output.trouble,
         )
         output.close()
         seconds = (ended_at - clock.from_text(record.started_at)).total_seconds()

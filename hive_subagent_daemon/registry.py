@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
+SPAWNING_SECONDS: Final = 3.0
 STOP_SOFT_SECONDS: Final = 3.0
 STOP_HARD_SECONDS: Final = 6.0
 STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
@@ -55,6 +56,7 @@ class Registry:
         self._records = records
         self._inbox = inbox
         self._claimed: set[str] = set()
+        self._unclaimed = anyio.Event()
         self._stopping = False
         self._attending: TaskGroup | None = None
         self._some_running = anyio.Event()
@@ -65,10 +67,13 @@ class Registry:
         self._check_free(name)
         self._check_room()
         self._claimed.add(name)
+        self._unclaimed = anyio.Event()
         try:
             yield
         finally:
             self._claimed.discard(name)
+            if not self._claimed:
+                self._unclaimed.set()
 
     def _check_free(self, name: str) -> None:
         if self._stopping:
@@ -189,8 +194,11 @@ class Registry:
             tries += 1
 
     async def stop(self) -> None:
-        """End every running turn, each with its loose end; within about ten seconds."""
+        """End every running turn, each with its loose end; within about twelve seconds."""
         self._stopping = True
+        if self._claimed:  # a turn that is being spawned now must be stopped too
+            with anyio.move_on_after(SPAWNING_SECONDS):
+                await self._unclaimed.wait()
         turns = list(self.running.values())
         for turn in turns:
             turn.send(signal.SIGINT, Cause.DAEMON_STOPPED)

@@ -175,7 +175,7 @@ class Spawner:
 
     def _to_archive(self, name: str, directory: Path) -> tuple[archive.Rename, ...]:
         titled = self.store.titled(name, directory)
-        live = {session.session_id: session.pid for session in self.store.live_sessions()}
+        live = {session.session_id: session.pid for session in self.store.live_sessions(directory)}
         for path in titled:
             if (pid := live.get(path.stem)) is not None:
                 message = (
@@ -250,8 +250,8 @@ class Spawner:
     def looked_in(self, directory: str) -> str:
         """Say where claude looked for a session."""
         return (
-            f"claude looked in its config directory {self.store.config_dir} for a session that was run in "
-            f"{directory}; if it was started elsewhere, pass that directory as `dir`."
+            f"claude looked in its config directory {self.store.config_dir_in(Path(directory))} for a session "
+            f"that was run in {directory}; if it was started elsewhere, pass that directory as `dir`."
         )
 
 

@@ -24,6 +24,8 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
     ]
     if evidence.seen.broken_lines:
         warnings.append(f"{evidence.seen.broken_lines} lines of claude's output were not readable.")
+    if evidence.unreadable is not None:
+        warnings.append(f"A part of claude's output could not be read: {evidence.unreadable}.")
     if evidence.oom is not None and evidence.oom.kills:
         warnings.append(f"The kernel killed {evidence.oom.kills} processes of this turn for lack of memory.")
     return tuple(warnings)

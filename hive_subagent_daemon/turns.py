@@ -120,6 +120,7 @@ class Turn:
             still_alive=leftovers.alive,
             expected_servers=self.record.mcp_servers,
             looked_in=self.looked_in,
+            unreadable=self.output.trouble,
         )
         return outcome_of(
             self.record, evidence, ended_at=ended_at, duration_seconds=time.monotonic() - self.started

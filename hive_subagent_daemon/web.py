@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+
 MAX_HEADER_BYTES: Final = 64 * 1024
 # Longer than the idle time of common HTTP clients: we must not be the first to close, or a client that sends
 # its next call at that moment sees a reset.

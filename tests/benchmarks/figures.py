@@ -36,7 +36,7 @@ class Figure:
 
 
 def measured(measure: Callable[[], list[Figure]]) -> list[Figure]:
-    """Measure, and again where a limit was missed: shared machines have bad moments, slow programs only those."""
+    """Measure, and again where a limit was missed: a shared machine has bad moments."""
     figures = measure()
     for _ in range(TRIES - 1):
         if all(figure.kept for figure in figures):
