@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime
 
+_TURN_ID = re.compile(r"\d{8}_\d{6}_\d{3}_[0-9a-f]{4}")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -44,6 +46,11 @@ def new_turn_id(moment: datetime, after: str | None) -> str:
     if after is not None and stamp <= after[: len(stamp)]:
         stamp = _next_stamp(after[: len(stamp)])
     return f"{stamp}_{secrets.token_hex(2)}"
+
+
+def is_turn_id(text: str) -> bool:
+    """Tell whether this could be the id of a turn of ours."""
+    return _TURN_ID.fullmatch(text) is not None
 
 
 def turn_time(turn: str) -> datetime:

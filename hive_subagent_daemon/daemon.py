@@ -95,7 +95,8 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
     family = Children()
     launcher = ProcessGroup(family)
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
-    spawner.continue_ids_after(max((turn for turn, _, _ in records.turns()), default=None))
+    turns = [turn for turn, _, _ in records.turns()]
+    spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
     registry = Registry(config.limits, records=records, inbox=inbox, known=known)
     subagents = Subagents(
         registry,

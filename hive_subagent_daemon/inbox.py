@@ -39,6 +39,11 @@ class Inbox:
         """How many are open."""
         return sum(entry.closed_at is None for entry in list(self._entries.values()))
 
+    @property
+    def newest(self) -> str | None:
+        """The id of the newest turn that has a loose end."""
+        return max(self._entries, default=None)
+
     def __contains__(self, loose_end_id: str) -> bool:
         """Tell whether there is a loose end with this id, open or closed."""
         return loose_end_id in self._entries

@@ -24,7 +24,7 @@ from hive_subagent_daemon.access import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from anyio.abc import TaskStatus
     from mcp.server.lowlevel import Server
@@ -38,10 +38,15 @@ SESSION_IDLE_SECONDS: Final = 1800.0
 # How long a shutdown waits for the calls that are being answered.
 CALL_GRACE_SECONDS: Final = 1.0
 
-# How long it waits for the sessions to be terminated, which takes no more than some rounds of the event loop.
-SESSION_END_SECONDS: Final = 1.0
+# How long it then waits for the sessions to end. The session layer needs one second of it when a call of the
+# handshake era was cut off, else next to nothing.
+SESSION_END_SECONDS: Final = 2.0
 
 _STOPPING: Final = Refusal(503, "Refused: the daemon is stopping; call again when it is back.")
+_CUT_OFF: Final = Refusal(
+    503,
+    "Refused: the daemon is stopping, and this call may or may not have taken effect; see `status` later.",
+)
 _READ_ONLY: Final = Refusal(405, "Refused: only GET is answered here.")
 
 
@@ -61,7 +66,7 @@ class McpEndpoint:
             max_sessions=MAX_SESSIONS,
         )
         self._listen: Final = listen
-        self._calls = 0
+        self._calls: Final[set[anyio.CancelScope]] = set()
         self._refusing = False
         self._calls_done: Final = anyio.Event()
         self._end: Final = anyio.Event()
@@ -83,8 +88,10 @@ class McpEndpoint:
         if self._refusing:
             await send_refusal(_STOPPING, receive, send)
             return
-        with self._counted() if _is_call(scope) else contextlib.nullcontext():
+        if _is_stream(scope):
             await self._sessions.handle_request(scope, receive, send)
+        else:
+            await self._call(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -97,7 +104,7 @@ class McpEndpoint:
                 self._end.set()
 
     async def close_streams(self) -> None:
-        """Refuse new calls, wait briefly for running ones, then end every stream and session.
+        """Refuse new calls, wait briefly for running ones and cancel the rest, then end streams and sessions.
 
         A `subscriptions/listen` stream gets its final result, a GET stream its last chunk.
         """
@@ -105,6 +112,8 @@ class McpEndpoint:
         if self._calls:
             with anyio.move_on_after(CALL_GRACE_SECONDS):
                 await self._calls_done.wait()
+        for call in self._calls:
+            call.cancel()
         if self._listen is not None:
             self._listen.close()
         # Leaving the session layer's own block is the public way to terminate its sessions.
@@ -120,15 +129,26 @@ class McpEndpoint:
         finally:
             self._ended.set()
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if self._refusing and not self._calls:
-                self._calls_done.set()
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a call, or refuse it when the shutdown cannot wait any longer."""
+        started = False
+
+        async def noted_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        with anyio.CancelScope() as cancel_scope:
+            self._calls.add(cancel_scope)
+            try:
+                await self._sessions.handle_request(scope, receive, noted_send)
+            finally:
+                self._calls.remove(cancel_scope)
+                if self._refusing and not self._calls:
+                    self._calls_done.set()
+        if cancel_scope.cancelled_caught and not started:
+            # The body is known to be complete: there is nothing to wait for after the sentence.
+            await send_refusal(_CUT_OFF, _replayed(b"", receive), send)
 
 
 class Paths:
@@ -174,9 +194,9 @@ def security_settings(hosts: frozenset[str]) -> TransportSecuritySettings:
     )
 
 
-def _is_call(scope: Scope) -> bool:
-    """Tell calls, which end by themselves, from streams."""
-    return scope["method"] == "POST" and (b"mcp-method", b"subscriptions/listen") not in scope["headers"]
+def _is_stream(scope: Scope) -> bool:
+    """Tell the requests that are answered by an event stream from calls, which end by themselves."""
+    return scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
 
 
 async def _body(receive: Receive) -> bytes | Refusal | None:

@@ -11,6 +11,11 @@ _NAME = re.compile(NAME_PATTERN)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
+def is_name(text: str) -> bool:
+    """Tell whether this is a valid name, without the words of a refusal."""
+    return _NAME.fullmatch(text) is not None and _UUID.fullmatch(text) is None
+
+
 def checked_name(name: str) -> str:
     """Return the name, or refuse it.
 

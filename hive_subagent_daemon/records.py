@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from hive_subagent_daemon import clock, names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
 from hive_subagent_daemon.values import LooseEnd, Outcome
 
@@ -122,7 +123,7 @@ class Records:
         found = []
         for folder in sorted((self._root / "turns").iterdir()):
             turn, _, name = folder.name.partition(".")
-            if not name or not folder.is_dir():
+            if not (clock.is_turn_id(turn) and names.is_name(name) and folder.is_dir()):
                 self._set_aside(folder, "is not the folder of a turn")
                 continue
             path = folder / "record.json"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.records import Records
 
 _log = logging.getLogger(__name__)
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -145,15 +146,22 @@ class Spawner:
             record, program, environment, instructions, prompt, claude_command.mcp_config(config.mcp_servers)
         )
 
+    def trouble(self) -> list[str]:
+        """Say what would refuse every turn now."""
+        try:
+            free = self._storage.free_bytes()
+        except OSError as error:
+            return [f"the state directory {self._storage.root} cannot be read: {_reason(error)}."]
+        if free >= FREE_BYTES_TO_START:
+            return []
+        needed = FREE_BYTES_TO_START // _MIB
+        where = f"the disk of the state directory {self._storage.root}"
+        return [f"{where} has only {free // _MIB} MiB free, a turn needs {needed} MiB: free some space."]
+
     def _check_disk(self) -> None:
         self._storage.restore_ballast()
-        free = self._storage.free_bytes()
-        if free < FREE_BYTES_TO_START:
-            message = (
-                f"the disk of the state directory {self._storage.root} has only {free // 1048576} MiB free; "
-                f"{FREE_BYTES_TO_START // 1048576} MiB are needed for a turn: free some space and try again."
-            )
-            raise RefusedError(message)
+        for trouble in self.trouble():
+            raise RefusedError(trouble)
 
     def _directory(self, request: TurnRequest) -> Path:
         default = self._config.work_dir
@@ -249,9 +257,10 @@ class Spawner:
 
     def looked_in(self, directory: str) -> str:
         """Say where claude looked for a session."""
+        config_dir = self.store.config_dir_in(Path(directory))
         return (
-            f"claude looked in its config directory {self.store.config_dir_in(Path(directory))} for a session "
-            f"that was run in {directory}; if it was started elsewhere, pass that directory as `dir`."
+            f"claude looked in its config directory {config_dir} for a session that was run in {directory}; "
+            "if it was started elsewhere, pass that directory as `dir`."
         )
 
 

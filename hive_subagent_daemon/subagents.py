@@ -199,7 +199,13 @@ class Subagents:
             age = turn.output.age_seconds()
             if age > self._registry.limits.stall_after_seconds:
                 stalled.append(f"{name} has been silent for {clock.lasting(age)}: it may be stuck.")
-        return [*stalled, *self._registry.unstored.values(), *self.notices, *self._records.unreadable]
+        return [
+            *stalled,
+            *self._spawner.trouble(),
+            *self._registry.unstored.values(),
+            *self.notices,
+            *self._records.unreadable,
+        ]
 
     # Loose ends
 

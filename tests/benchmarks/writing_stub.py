@@ -39,7 +39,7 @@ def write_lines(lines_a_second: int) -> None:
 
 
 def write_fat_lines(megabytes: int) -> None:
-    """Write lines of one megabyte, then one a second."""
+    """Write lines of one megabyte, then be silent."""
     text = "x" * 1_000_000
     line = (
         f'{{"type":"user","message":{{"content":[{{"type":"tool_result","content":"{text}"}}]}}}}\n'.encode()
@@ -47,8 +47,7 @@ def write_fat_lines(megabytes: int) -> None:
     for _ in range(megabytes):
         os.write(1, line)
     while True:
-        time.sleep(1)
-        os.write(1, line)
+        time.sleep(3600)
 
 
 if __name__ == "__main__":
