@@ -73,7 +73,7 @@ class ClaudeStore:
         """Return the folder that holds the transcripts of sessions run in `directory`; it need not exist."""
         projects = self.config_dir_in(directory) / "projects"
         # A release before 2.1.234 ignores the chosen name, so that folder is used only when it is there.
-        if self._chosen_folder is not None and (projects / self._chosen_folder).is_dir():
+        if self._chosen_folder is not None and os.path.lexists(projects / self._chosen_folder):
             return projects / self._chosen_folder
         return projects / project_slug(os.path.realpath(directory))
 

@@ -186,4 +186,8 @@ def _rename_without_replacing(source: Path, target: Path) -> None:
     if number not in (errno.ENOSYS, errno.EINVAL):
         raise OSError(number, os.strerror(number), str(source), None, str(target))
     os.link(source, target)  # a file system without RENAME_NOREPLACE
-    source.unlink()
+    try:
+        source.unlink()
+    except OSError:
+        target.unlink()
+        raise

@@ -1,0 +1,1 @@
+"""Units: one part at a time, in memory or on a temporary folder."""
