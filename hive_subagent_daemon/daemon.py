@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import sdnotify
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon import __version__, children, log, membership
 from hive_subagent_daemon.access import AccessRule
@@ -141,11 +142,12 @@ async def _serve(config: Config, parts: _Parts, *, reload: Callable[[], Config])
     _say_launcher(config, subagents)
     with bind_all(config.listen) as listeners:
         stop = anyio.Event()
-        endpoint = McpEndpoint(
-            build_server(subagents, version=__version__, max_prompt_bytes=config.limits.max_prompt_bytes),
-            hosts=listeners.names,
+        listen = ListenHandler(InMemorySubscriptionBus())
+        server = build_server(
+            subagents, version=__version__, max_prompt_bytes=config.limits.max_prompt_bytes, listen=listen
         )
-        rule = AccessRule(os.getuid(), partial(_turn_of_peer, registry), listeners.names)
+        endpoint = McpEndpoint(server, hosts=listeners.names, listen=listen)
+        rule = AccessRule(os.geteuid(), partial(_turn_of_peer, registry), listeners.names)
 
         def tell_systemd() -> None:
             notifier.notify(f"STATUS={len(registry.running)} running, {inbox.open_count} loose ends")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp.server.context import ServerRequestContext
+    from mcp.server.subscriptions import ListenHandler
 
 SERVER_NAME = "subagent"
 LIST_IS_FRESH_MS = 300_000
@@ -35,10 +36,13 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 logger = logging.getLogger(__name__)
 
 
-def build_server(subagents: Subagents, *, version: str, max_prompt_bytes: int) -> Server[Any]:
+def build_server(
+    subagents: Subagents, *, version: str, max_prompt_bytes: int, listen: ListenHandler | None = None
+) -> Server[Any]:
     """Return the MCP server, ready for the SDK's session manager.
 
-    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused.
+    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused. `listen` answers the standing stream that
+    a client of the 2026 era opens (claude does); whoever passes it has to close it at the end.
     """
     bindings = {binding.tool.name: binding for binding in TOOLS}
     schemas = {name: binding.tool.input_schema for name, binding in bindings.items()}
@@ -70,6 +74,7 @@ def build_server(subagents: Subagents, *, version: str, max_prompt_bytes: int) -
         get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_subscriptions_listen=listen,
     )
 
 

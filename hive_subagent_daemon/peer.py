@@ -1,7 +1,7 @@
 """Who is at the other end of an accepted socket, as the kernel tells it.
 
 Nothing of this comes from the caller itself. A TCP peer is known only while a process holds its socket: a
-closed (orphan) socket reads as uid 0 and inode 0, which would be root, and is refused therefore.
+closed (orphan) socket has inode 0 and, on some kernels, reads as uid 0, which would be root: it is refused.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,7 +17,7 @@ from hive_subagent_daemon.listeners import Listeners, bind_all
 from hive_subagent_daemon.web import serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -63,11 +63,9 @@ class Client:
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> None:
         """Send one request."""
-        named = {
-            "Host": "localhost",
-            **({"Content-Length": str(len(body))} if body else {}),
-            **(headers or {}),
-        }
+        named = {"Host": "localhost", **(headers or {})}
+        if body and "Transfer-Encoding" not in named:
+            named["Content-Length"] = str(len(body))
         request = h11.Request(method=method, target=path, headers=[*named.items()])
         content = self.http.send(request) or b""
         if body:
@@ -124,15 +122,17 @@ class Client:
         return await self.response()
 
 
-@dataclass
 class Edge:
     """A served application, and what was done with it."""
 
-    listeners: Listeners
-    stop: anyio.Event = field(default_factory=anyio.Event)
-    stopped: anyio.Event = field(default_factory=anyio.Event)
-    turns_asked: list[Peer] = field(default_factory=list)
-    turn: str | None = None
+    def __init__(self, listeners: Listeners) -> None:
+        """Nobody has called yet."""
+        self.listeners = listeners
+        self.stop = anyio.Event()
+        self.stopped = anyio.Event()
+        self.cancel_scope = anyio.CancelScope()
+        self.turns_asked: list[Peer] = []
+        self.turn: str | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -148,6 +148,15 @@ class Edge:
         sock = socket.socket(family or listening.family, socket.SOCK_STREAM)
         sock.connect(address)
         return Client(sock)
+
+    @contextlib.contextmanager
+    def clients(self, number: int) -> Iterator[list[Client]]:
+        """Connect many times to the first listener."""
+        with contextlib.ExitStack() as sockets:
+            opened = [self.client() for _ in range(number)]
+            for client in opened:
+                sockets.enter_context(client.sock)
+            yield opened
 
     async def turn_of_peer(self, peer: Peer) -> str | None:
         """Answer what the test has set."""
@@ -178,14 +187,15 @@ async def serving(
         rule = AccessRule(os.geteuid(), edge.turn_of_peer, opened.names)
 
         async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve(
-                app,
-                opened.sockets,
-                rule=rule,
-                started=task_status.started,
-                stop=edge.stop,
-                close_streams=close_streams,
-            )
+            with edge.cancel_scope:
+                await serve(
+                    app,
+                    opened.sockets,
+                    rule=rule,
+                    started=task_status.started,
+                    stop=edge.stop,
+                    close_streams=close_streams,
+                )
             edge.stopped.set()
 
         async with anyio.create_task_group() as tasks:
