@@ -41,8 +41,8 @@ def build_server(
 ) -> Server[Any]:
     """Return the MCP server, ready for the SDK's session manager.
 
-    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused. `listen` answers the standing stream that
-    a client of the 2026 era opens (claude does); whoever passes it has to close it at the end.
+    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused. `listen` answers the standing stream
+    that a client of the 2026 era opens (claude does); whoever passes it has to close it at the end.
     """
     bindings = {binding.tool.name: binding for binding in TOOLS}
     schemas = {name: binding.tool.input_schema for name, binding in bindings.items()}
