@@ -95,10 +95,18 @@ def of_stderr(stderr: str, *, began: bool) -> ErrorClass | None:
 def limited_until(text: str) -> str | None:
     """Return until when a usage limit holds, if told: ISO 8601 in UTC, else claude's own words."""
     if (epoch := _EPOCH.search(text)) is not None:
-        return as_text(datetime.fromtimestamp(int(epoch[1]), UTC))
+        return epoch_as_text(int(epoch[1]))
     if (resets := _RESETS.search(text)) is not None:
         return resets[1].strip()
     return None
+
+
+def epoch_as_text(seconds: int) -> str | None:
+    """Return a time of claude's as ISO 8601 in UTC; None for one that no calendar has."""
+    try:
+        return as_text(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _of_text(text: str) -> ErrorClass | None:

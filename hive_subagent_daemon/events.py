@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 ABORTED: Final = ("aborted_streaming", "aborted_tools")
 _LARGEST: Final = 2**53  # also keeps infinities and NaN out
-_TASK_ENDED: Final = ("completed", "failed", "stopped", "killed", "cancelled", "error")
+_TASK_CUT_OFF: Final = ("stopped", "killed", "cancelled")
+_TASK_ENDED: Final = (*_TASK_CUT_OFF, "completed", "failed", "error")
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,17 @@ class BackgroundBegan:
 
 @dataclass(frozen=True)
 class BackgroundEnded:
-    """The end of such work."""
+    """The end of such work; `finished` is False when claude cut it off."""
 
     id: str
+    finished: bool
+
+
+@dataclass(frozen=True)
+class LimitTold:
+    """claude tells that a usage limit was hit, and when it ends (seconds since the epoch)."""
+
+    resets_at: int
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,18 @@ class Noise:
     broken: bool
 
 
-Event = Init | Result | Retry | BackgroundBegan | BackgroundEnded | Assistant | ToolResults | Other | Noise
+Event = (
+    Init
+    | Result
+    | Retry
+    | BackgroundBegan
+    | BackgroundEnded
+    | LimitTold
+    | Assistant
+    | ToolResults
+    | Other
+    | Noise
+)
 
 
 def parse(line: bytes) -> Event:
@@ -120,6 +140,8 @@ def parse(line: bytes) -> Event:
             return _system(event)
         case "result":
             return _result(event)
+        case "rate_limit_event":
+            return _limit(event)
         case "assistant":
             return _assistant(event)
         case "user":
@@ -138,9 +160,9 @@ def _system(event: Mapping[str, Any]) -> Event:
             task = _text(event, "task_id") or ""
             return BackgroundBegan(task, _text(event, "description") or _text(event, "task_type") or task)
         case "task_notification":
-            return BackgroundEnded(_text(event, "task_id") or "")
+            return _background_ended(event)
         case "task_updated" if _task_status(event) in _TASK_ENDED:
-            return BackgroundEnded(_text(event, "task_id") or "")
+            return _background_ended(event)
         case _:
             return Other()
 
@@ -163,6 +185,18 @@ def _retry(event: Mapping[str, Any]) -> Retry:
     status = _integer(event, "error_status")
     error = " ".join(part for part in (str(status or ""), _text(event, "error")) if part)
     return Retry(_integer(event, "attempt"), _integer(event, "max_retries"), error or None)
+
+
+def _background_ended(event: Mapping[str, Any]) -> BackgroundEnded:
+    return BackgroundEnded(_text(event, "task_id") or "", finished=_task_status(event) not in _TASK_CUT_OFF)
+
+
+def _limit(event: Mapping[str, Any]) -> Event:
+    told = event.get("rate_limit_info")
+    resets_at = _integer(told, "resetsAt") if isinstance(told, dict) else None
+    if resets_at is None or not isinstance(told, dict) or told.get("status") != "rejected":
+        return Other()
+    return LimitTold(resets_at)
 
 
 def _task_status(event: Mapping[str, Any]) -> str | None:

@@ -77,7 +77,7 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         error=_with_hint(error, error_class, evidence),
         text=evidence.seen.last_text or None,
         warnings=warnings,
-        limited_until=classify.limited_until(error) if error_class is ErrorClass.LIMIT else None,
+        limited_until=_limited_until(error, error_class, evidence),
         cost_usd=result.cost_usd,
         rounds=result.rounds,
     )
@@ -183,7 +183,7 @@ def _without_result(evidence: Evidence) -> Verdict:
         error=_with_hint(error, known, evidence),
         text=text,
         warnings=warnings,
-        limited_until=classify.limited_until(error) if known is ErrorClass.LIMIT else None,
+        limited_until=_limited_until(error, known, evidence),
     )
 
 
@@ -207,6 +207,13 @@ def _lost(evidence: Evidence) -> Verdict:
 def _told(sentence: str, evidence: Evidence) -> str:
     """Add what claude wrote to stderr."""
     return f"{sentence.rstrip('.')}: {evidence.stderr}" if evidence.stderr else f"{sentence.rstrip('.')}."
+
+
+def _limited_until(error: str, error_class: ErrorClass, evidence: Evidence) -> str | None:
+    if error_class is not ErrorClass.LIMIT:
+        return None
+    told = evidence.seen.limited_until
+    return classify.limited_until(error) if told is None else classify.epoch_as_text(told)
 
 
 def _with_hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str:

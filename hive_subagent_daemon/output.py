@@ -90,25 +90,30 @@ class Output:
         self._clock = clock
         self._reading = threading.Lock()
         self._closed = False
+        self._final_stdout_bytes = 0
         self._stdout = os.open(files.stdout, os.O_RDWR | os.O_CLOEXEC)
-        self._stderr = os.open(files.stderr, os.O_RDONLY | os.O_CLOEXEC)
+        self._stderr = os.open(files.stderr, os.O_RDWR | os.O_CLOEXEC)
         self._read_upto = 0
-        self._given_back = 0
+        self._given_back = [0, 0]
         self._sizes = (0, 0)
         self._looked_at = clock()
         self._last_output_at = self._looked_at
 
+    def retire(self) -> None:
+        """Ask the files for nothing more from now on; the last answers stay. `close` follows."""
+        self._final_stdout_bytes = self.stdout_bytes
+        self._closed = True
+
     def close(self) -> None:
-        """Close the files. The object is of no use afterwards."""
+        """Close the files, after `retire` and when no look is under way. Blocks."""
         with self._reading:
-            self._closed = True
             os.close(self._stdout)
             os.close(self._stderr)
 
     @property
     def stdout_bytes(self) -> int:
         """How much has been written to stdout until now."""
-        return os.fstat(self._stdout).st_size
+        return self._final_stdout_bytes if self._closed else os.fstat(self._stdout).st_size
 
     def age_seconds(self) -> float:
         """Return the age of the last output, or of the turn while there is none; never negative.
@@ -118,6 +123,8 @@ class Output:
         sizes, because giving back blocks changes the modification time too.
         """
         now = self._clock()
+        if self._closed:
+            return now - self._last_output_at
         status = (os.fstat(self._stdout), os.fstat(self._stderr))
         sizes = (status[0].st_size, status[1].st_size)
         if sizes != self._sizes:
@@ -137,11 +144,12 @@ class Output:
     def _look(self) -> None:
         size = self.stdout_bytes
         if size < self._read_upto:
-            self._read_upto = self._given_back = 0  # the child truncated its own output
+            self._read_upto = 0  # the child truncated its own output
         if size - self._read_upto > _MOST_BYTES_A_LOOK:
             self._skip_to(size - KEPT_OUTPUT_BYTES)
         self._read(size, last=False)
-        self._give_back(size)
+        self._give_back(0, self._stdout, min(self._read_upto, size - KEPT_OUTPUT_BYTES))
+        self._give_back(1, self._stderr, os.fstat(self._stderr).st_size - KEPT_OUTPUT_BYTES)
 
     def finish(self) -> None:
         """Read what is left after the end of the process, an unfinished last line included."""
@@ -200,8 +208,10 @@ class Output:
         chunk = os.pread(self._stdout, _CHUNK_BYTES, offset)
         self._read_upto = offset + chunk.find(b"\n") + 1
 
-    def _give_back(self, size: int) -> None:
-        upto = min(self._read_upto, size - KEPT_OUTPUT_BYTES)
-        if upto - self._given_back >= _GIVE_BACK_STEP_BYTES:
-            give_back(self._stdout, upto_bytes=upto)
-            self._given_back = upto
+    def _give_back(self, which: int, descriptor: int, upto: int) -> None:
+        given = self._given_back[which]
+        if upto < given:
+            given = 0  # the child truncated the file and began anew
+        if upto - given >= _GIVE_BACK_STEP_BYTES:
+            give_back(descriptor, upto_bytes=upto)
+            self._given_back[which] = upto

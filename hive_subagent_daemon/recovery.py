@@ -174,6 +174,7 @@ class Recovery:
             looked_in=self._looked_in(record.dir),
             unreadable=output.trouble,
         )
+        output.retire()
         output.close()
         seconds = (ended_at - clock.from_text(record.started_at)).total_seconds()
         return outcome_of(record, evidence, ended_at=ended_at, duration_seconds=seconds)

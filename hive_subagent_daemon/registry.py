@@ -164,6 +164,7 @@ class Registry:
         await self._until_stored(
             turn, partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
         )
+        turn.output.retire()
         await anyio.to_thread.run_sync(turn.output.close)
         self.known[record.name] = now
         del self.running[record.name]

@@ -17,6 +17,7 @@ from hive_subagent_daemon.events import (
     BackgroundEnded,
     Event,
     Init,
+    LimitTold,
     Noise,
     Other,
     Result,
@@ -34,7 +35,7 @@ SMALL_BLOCK_BYTES: Final = 16 * 1024  # of a block up to this size every line is
 MARKED_LINES: Final = 256
 LONGEST_LINE_BYTES: Final = 32 * 1024 * 1024  # claude's longest measured: 6 MB
 KEPT_TEXT_CHARACTERS: Final = 20_000
-_MARKS: Final = (b'"result"', b'"system"')
+_MARKS: Final = (b'"result"', b'"system"', b'"rate_limit_event"')
 _USER_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"user"')
 _ASSISTANT_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"assistant"')
 _ASSISTANT_MARK: Final = b'"assistant"'
@@ -60,7 +61,8 @@ class Seen:
 
     `result_end` is the offset behind the last result's line. `round_open` tells that a further round began
     after the last result (or that there is none yet). `pending` maps the id of unfinished background work to
-    its description. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
+    its description, `cut_off` that of work which claude ended after its result. `limited_until` is in seconds
+    since the epoch. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
     """
 
     init: Init | None = None
@@ -72,6 +74,8 @@ class Seen:
     text_length: int = 0
     api_error: str | None = None
     pending: Mapping[str, str] = field(default_factory=dict)
+    cut_off: Mapping[str, str] = field(default_factory=dict)
+    limited_until: int | None = None
     tools: Mapping[str, str] = field(default_factory=dict)
     retry: Retry | None = None
     broken_lines: int = 0
@@ -161,7 +165,9 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
         case BackgroundBegan():
             return replace(seen, pending={**seen.pending, event.id: event.description})
         case BackgroundEnded():
-            return replace(seen, pending=_without(seen.pending, {event.id}))
+            return _after_background(seen, event)
+        case LimitTold(resets_at):
+            return replace(seen, limited_until=resets_at)
         case Assistant():
             return _after_assistant(seen, event)
         case ToolResults():
@@ -175,6 +181,13 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
 
 def _without(entries: Mapping[str, str], ids: Collection[str]) -> dict[str, str]:
     return {key: value for key, value in entries.items() if key not in ids}
+
+
+def _after_background(seen: Seen, event: BackgroundEnded) -> Seen:
+    cut_off = dict(seen.cut_off)
+    if not event.finished and not seen.round_open and event.id in seen.pending:
+        cut_off[event.id] = seen.pending[event.id]
+    return replace(seen, pending=_without(seen.pending, {event.id}), cut_off=cut_off)
 
 
 def _after_result(seen: Seen, result: Result, line_end: int) -> Seen:

@@ -215,6 +215,7 @@ class Spawner:
                 self._spec(plan, files), TurnRoot(record.turn, record.session_id, None, 0), recorded=recorded
             )
         except (OSError, SpawnError) as error:
+            output.retire()
             output.close()
             await anyio.to_thread.run_sync(self._undo, record)
             message = f"claude could not be executed ({plan.program}): {_reason(error)}."
@@ -289,25 +290,35 @@ def _model(request: TurnRequest) -> str | None:
 def _read_prompt_file(path: Path, limit_bytes: int) -> bytes:
     """Return the content of a regular file; without blocking on a FIFO. Raises RefusedError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        size, content = _regular_content(path, limit_bytes + 1)
     except OSError as error:
         message = f"prompt_file: {path} cannot be read: {error.strerror}."
         raise RefusedError(message) from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            message = (
-                f"prompt_file: {path} is not a regular file: write the instructions to one and pass its path."
-            )
-            raise RefusedError(message)
-        content = file.read(limit_bytes + 1)
+    if content is None:
+        message = (
+            f"prompt_file: {path} is not a regular file: write the instructions to one and pass its path."
+        )
+        raise RefusedError(message)
     if len(content) > limit_bytes:
         message = (
-            f"prompt_file: {path} has {status.st_size} bytes; at most {limit_bytes} are taken: "
+            f"prompt_file: {path} has {size} bytes; at most {limit_bytes} are taken: "
             "let it point to further files that the subagent reads itself."
         )
         raise RefusedError(message)
     return content
+
+
+def _regular_content(path: Path, most_bytes: int) -> tuple[int, bytes | None]:
+    """Return the size and the beginning of a file; None for the content when it is not a regular one."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return status.st_size, None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return status.st_size, file.read(most_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def _trouble(error: OSError | RefusedError) -> str:

@@ -53,8 +53,8 @@ def _unfinished(evidence: Evidence) -> list[str]:
     """Return what a turn that ended without a signal of ours left undone."""
     seen = evidence.seen
     warnings = []
-    if seen.pending:
-        work = _some(tuple(sorted(seen.pending.values())))
+    if seen.pending or seen.cut_off:
+        work = _some(tuple(sorted((*seen.pending.values(), *seen.cut_off.values()))))
         warnings.append(f"The turn ended while background work of its own was unfinished: {work}.")
     if seen.result is not None and seen.round_open:
         warnings.append("A further round had begun after the last result and did not finish.")
