@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.evidence import Evidence
 
 ERROR_CHARACTERS: Final = 2_000
+STDERR_CHARACTERS: Final = 1_500
 # claude ends by itself when it gets these two, with the shell's code for them.
 _DYING_CODES: Final = {143: signal.SIGTERM, 129: signal.SIGHUP}
 _SUPERVISOR_HINT: Final = "background"
@@ -94,7 +95,7 @@ def _is_success(result: Result) -> bool:
 
 def _error_of(result: Result, evidence: Evidence) -> str:
     told: list[str] = []
-    for part in (result.text, *result.errors, evidence.stderr):
+    for part in (result.text, *result.errors, _shown_stderr(evidence)):
         # claude often says the same thing in several places
         if part and not any(part in earlier for earlier in told):
             told.append(part)
@@ -206,7 +207,14 @@ def _lost(evidence: Evidence) -> Verdict:
 
 def _told(sentence: str, evidence: Evidence) -> str:
     """Add what claude wrote to stderr."""
-    return f"{sentence.rstrip('.')}: {evidence.stderr}" if evidence.stderr else f"{sentence.rstrip('.')}."
+    said = _shown_stderr(evidence)
+    return f"{sentence.rstrip('.')}: {said}" if said else f"{sentence.rstrip('.')}."
+
+
+def _shown_stderr(evidence: Evidence) -> str:
+    """Return the end of stderr, where the reason stands."""
+    said = evidence.stderr
+    return said if len(said) <= STDERR_CHARACTERS else f"…{said[-STDERR_CHARACTERS:]}"
 
 
 def _limited_until(error: str, error_class: ErrorClass, evidence: Evidence) -> str | None:
