@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -37,7 +37,7 @@ from hive_subagent_daemon.turns import loose_end_of
 from hive_subagent_daemon.web import serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ async def run(config: Config, *, environ: Mapping[str, str], reload: Callable[[]
     children.become_subreaper()
     lock = await anyio.to_thread.run_sync(open_state_dir, config.state_dir)
     try:
-        parts = await anyio.to_thread.run_sync(_build, config, environ)
+        with _needing_the_disk(config.state_dir):
+            parts = await anyio.to_thread.run_sync(_build, config, environ)
         await _serve(config, parts, reload=reload)
     finally:
         os.close(lock)
@@ -88,6 +89,7 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
     ballast = _BALLAST_BASE_BYTES + _BALLAST_BYTES_A_TURN * config.limits.max_running
     storage = Storage(config.state_dir, ballast_bytes=ballast)
     storage.restore_ballast()
+    storage.check_writable()  # before anything is stopped that could then not be reported
     _instance(storage, config.state_dir / "instance")
     records = Records(storage)
     inbox = Inbox(records, records.loose_ends())
@@ -115,6 +117,18 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
         looked_in=spawner.looked_in,
     )
     return _Parts(storage, records, inbox, spawner, registry, subagents, recovery, family)
+
+
+@contextmanager
+def _needing_the_disk(state_dir: Path) -> Iterator[None]:
+    """Turn an error of the disk into words: what was left by an earlier daemon stays for the next start."""
+    try:
+        yield
+    except OSError as error:
+        message = (
+            f"the state directory {state_dir} cannot be used: {error}. Nothing is lost: mend it, start again."
+        )
+        raise StartUpError(message) from error
 
 
 def _restore_damaged(records: Records, inbox: Inbox, known: Mapping[str, SubagentRecord]) -> None:
@@ -159,10 +173,11 @@ async def _serve(config: Config, parts: _Parts, *, reload: Callable[[], Config])
             notifier.notify("READY=1")
             tell_systemd()
 
-        async with _background(config, parts, stop, reload=reload), endpoint.run():
+        with _needing_the_disk(config.state_dir):
             settled = await parts.recovery.settle()
-            if settled:
-                _log.warning("%d turns of an earlier daemon were settled; see the loose ends", settled)
+        if settled:
+            _log.warning("%d turns of an earlier daemon were settled; see the loose ends", settled)
+        async with _background(config, parts, stop, reload=reload), endpoint.run():
             paths = Paths({MCP_PATH: endpoint})
             await serve(
                 paths, listeners.sockets, rule=rule, started=started, stop=stop,

@@ -97,6 +97,12 @@ class Storage:
         self.rename(path, target)
         return target
 
+    def check_writable(self) -> None:
+        """Raise OSError when a durable write is not possible now."""
+        probe = self.root / ".probe"
+        self._write(probe, b"\0" * 4096)
+        probe.unlink()
+
     def free_bytes(self) -> int:
         """Return how much an ordinary user may still write to the state directory's file system."""
         statistics = os.statvfs(self.root)

@@ -1,0 +1,1 @@
+"""Black-box tests: the real daemon process with a scripted claude."""

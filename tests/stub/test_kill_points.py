@@ -1,0 +1,255 @@
+"""The daemon is killed at every instant of a turn's life and loses nothing (cases E4 and D2, decision 6).
+
+`kill_story` says what happens in the story and what must hold after it; `killing_daemon` what an instant is.
+The usual run takes a seeded tenth of the instants, `--long` all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hive_subagent_daemon.storage import Storage
+from tests.stub.daemon_forks import Forks
+from tests.stub.kill_load import PARENTS, Parent, check_after, kill_under_load
+from tests.stub.kill_story import check, lay_out, quiet, tell, write_recording_claude
+from tests.stub.killing_daemon import DURABLE
+from tests.support.daemon_harness import Daemon, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tests.stub.kill_story import Confirmed
+
+SEED = 20260101
+SHARE_OF_THE_USUAL_RUN = 10
+USUAL_KILLS = 20
+LONG_KILLS = 200
+USUAL_LIMIT_SECONDS = 180
+LONG_LIMIT_SECONDS = 1200
+ALWAYS = (
+    "before launch",
+    "creating the process",
+    "at the gate",
+    "recorded",
+    "after launch",
+    "before write loose-ends",
+    "inside os.rename loose-ends",
+    "after write loose-ends",
+    "before write names",
+    "after rename transcript",
+)
+# A first crash that leaves a turn in each condition that a recovery meets.
+CONDITIONS = {
+    "prepared, its earlier session archived": "before launch #2",
+    "recorded, but not released": "recorded #2",
+    "ended without being stored": "before write loose-ends #1",
+    "stored, but not forgotten": "after write loose-ends #2",
+    "alive": "after launch #3",
+}
+USUAL_SECOND_CRASHES = (
+    ("before launch #2", "after rename transcript #1"),
+    ("recorded #2", "before write loose-ends #1"),
+    ("before write loose-ends #1", "after write loose-ends #1"),
+    ("after launch #3", "before write loose-ends #1"),
+    ("after launch #3", "before write names #1"),
+)
+# What may be lost by a crash: the files of a turn, and what a start makes anew.
+UNGUARDED = {"turns/stdin", "turns/stdout", "turns/stderr", "lock"}
+
+
+class Crashes:
+    """Lets daemons crash, each in a folder of its own, and gathers what went wrong."""
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        """Begin with no crash."""
+        self.folder = folder
+        self.forks = forks
+        self.tried = 0
+        self.faults: list[str] = []
+
+    def daemon(self) -> Daemon:
+        """Return a fresh daemon that is not booted yet, with the story laid out."""
+        folder = self.folder / f"{self.tried:04d}"
+        folder.mkdir()
+        claude = write_recording_claude(folder / "claude")
+        daemon = Daemon(folder, claude, Setting(limits={"max_running": 8}))
+        lay_out(daemon)
+        return daemon
+
+    def trace(self, *instants: str) -> list[str]:
+        """Return the instants of the whole story or, after crashes, of the recovery from the last one."""
+        daemon = self.daemon()
+        written = daemon.folder / "trace"
+        if not instants:
+            fork = self.forks.boot(daemon, trace=written)
+            tell(daemon)
+        else:
+            self.crash(daemon, instants)
+            fork = self.forks.boot(daemon, trace=written)
+        found = written.read_text().splitlines()
+        fork.kill()
+        shutil.rmtree(daemon.folder)
+        return found
+
+    def survive(self, *instants: str) -> None:
+        """Crash at these instants, one after the other; then boot, and check what is there."""
+        daemon = self.daemon()
+        self.tried += 1
+        try:
+            confirmed = self.crash(daemon, instants)
+            fork = self.forks.boot(daemon)
+            try:
+                check(daemon, confirmed)
+            finally:
+                assert fork.stop() == 0
+                daemon.shut()
+        except AssertionError as error:
+            self.faults.append(f"killed at {', then '.join(instants)} ({daemon.folder}): {error}")
+        else:
+            shutil.rmtree(daemon.folder)
+
+    def crash(self, daemon: Daemon, instants: Iterable[str]) -> Confirmed:
+        """Play the story up to the first instant, and recover up to each of the others."""
+        confirmed: Confirmed | None = None
+        for instant in instants:
+            fork = self.forks.boot(daemon, instant=instant)
+            confirmed = confirmed or tell(daemon)
+            reached = fork.is_gone(within=1.0)
+            fork.kill()
+            assert reached, f"{instant} was not reached"
+            quiet(daemon)
+        assert confirmed is not None
+        return confirmed
+
+    def conclude(self, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """Print the figures and fail if anything was lost."""
+        with capsys.disabled():
+            print(f"\n{kind}: {self.tried} tried, {len(self.faults)} with a loss")
+        assert not self.faults, "\n".join(self.faults)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """Return what forks daemons."""
+    with Forks() as program:
+        yield program
+
+
+@pytest.fixture
+def crashes(tmp_path: Path, forks: Forks) -> Crashes:
+    """Return a gatherer of crashes for one test."""
+    return Crashes(tmp_path, forks)
+
+
+def sample(instants: list[str]) -> list[str]:
+    """Return the same tenth of the instants each time, those around the decisive steps always among them."""
+    chance = random.Random(SEED)
+    chosen = [chance.choice([one for one in instants if one.startswith(f"{what} #")]) for what in ALWAYS]
+    others = [one for one in instants if one not in chosen]
+    wanted = max(len(instants) // SHARE_OF_THE_USUAL_RUN, 12) - len(chosen)
+    return chosen + chance.sample(others, max(wanted, 2))
+
+
+def test_every_durable_operation_is_an_instant() -> None:
+    """A new method of Storage has to be watched as well, or to be known as one that changes nothing."""
+    public = {name for name, value in vars(Storage).items() if callable(value) and not name.startswith("_")}
+    assert public == {*DURABLE, "free_bytes"}
+
+
+def test_what_must_survive_is_changed_by_durable_operations_only(crashes: Crashes) -> None:
+    """Outside of them only the files of a turn are written, and folders made."""
+    depth = 0
+    outside = set()
+    for instant in crashes.trace():
+        moment, _, what = instant.rpartition(" #")[0].partition(" ")
+        if what.partition(" ")[0] in DURABLE:
+            depth += 1 if moment == "before" else -1
+        elif moment == "inside" and depth == 0 and not what.startswith("os.mkdir"):
+            outside.add(what.removeprefix("open "))
+    assert outside == UNGUARDED
+
+
+@pytest.mark.timeout(USUAL_LIMIT_SECONDS)
+def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One loose end per turn, no process, no stuck name, no session lost."""
+    for instant in sample(crashes.trace()):
+        crashes.survive(instant)
+    assert crashes.tried >= 12
+    crashes.conclude("kill points (a tenth)", capsys)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
+def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, capsys: pytest.CaptureFixture[str]) -> None:
+    """Likewise, everywhere."""
+    for instant in crashes.trace():
+        crashes.survive(instant)
+    crashes.conclude("kill points (all)", capsys)
+
+
+@pytest.mark.timeout(USUAL_LIMIT_SECONDS)
+def test_a_kill_during_the_recovery_loses_nothing(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start-up that settles a crash may crash itself."""
+    for first, second in USUAL_SECOND_CRASHES:
+        crashes.survive(first, second)
+    crashes.conclude("kill points of a recovery (some)", capsys)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
+@pytest.mark.parametrize("first", CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_a_kill_at_any_instant_of_a_recovery_loses_nothing(
+    first: str, crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Likewise, everywhere, for each condition that a turn can be left in."""
+    for second in crashes.trace(first):
+        crashes.survive(first, second)
+    crashes.conclude(f"kill points of a recovery (first {first})", capsys)
+
+
+def kill_at_random(crashes: Crashes, *, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kill one daemon again and again while six subagents work, each time at a random moment."""
+    daemon = crashes.daemon()
+    chance = random.Random(SEED)
+    parents = [Parent(daemon, f"load-{n}", random.Random(f"{SEED} {n}")) for n in range(PARENTS)]
+    for _ in range(kills):
+        fork = crashes.forks.boot(daemon)
+        try:
+            check_after(daemon, parents)
+        finally:
+            kill_under_load(parents, fork, chance)
+    fork = crashes.forks.boot(daemon)
+    try:
+        check_after(daemon, parents)
+    finally:
+        assert fork.stop() == 0
+        daemon.shut()
+    turns = sum(len(parent.confirmed.turns) for parent in parents)
+    with capsys.disabled():
+        print(f"\nrandom kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost")
+
+
+@pytest.mark.timeout(USUAL_LIMIT_SECONDS)
+def test_kills_at_random_moments_under_load_lose_nothing(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six subagents start, go on, are interrupted and end all the time."""
+    kill_at_random(crashes, kills=USUAL_KILLS, capsys=capsys)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
+def test_many_kills_at_random_moments_under_load_lose_nothing(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Likewise, ten times as often."""
+    kill_at_random(crashes, kills=LONG_KILLS, capsys=capsys)
