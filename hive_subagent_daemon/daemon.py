@@ -89,7 +89,6 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
     ballast = _BALLAST_BASE_BYTES + _BALLAST_BYTES_A_TURN * config.limits.max_running
     storage = Storage(config.state_dir, ballast_bytes=ballast)
     storage.restore_ballast()
-    storage.check_writable()  # before anything is stopped that could then not be reported
     _instance(storage, config.state_dir / "instance")
     records = Records(storage)
     inbox = Inbox(records, records.loose_ends())

@@ -71,6 +71,9 @@ class Recovery:
                 await self._finish_stored(turn, name, record)
             else:
                 left.append(await self._find(turn, name, record))
+        if left:
+            # Before anything is stopped that could then not be reported.
+            await anyio.to_thread.run_sync(self._storage.check_writable)
         alive = [one for one in left if one.child is not None]
         sent = await self._ask_to_stop(alive)
         for one in left:

@@ -100,7 +100,7 @@ class Storage:
     def check_writable(self) -> None:
         """Raise OSError when a durable write is not possible now."""
         probe = self.root / ".probe"
-        self._write(probe, b"\0" * 4096)
+        self.write(probe, b"\0" * 4096)
         probe.unlink()
 
     def free_bytes(self) -> int:
