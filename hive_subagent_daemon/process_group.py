@@ -36,8 +36,9 @@ _QUIET_LOOKS: Final = 2  # a fork can slip past one look at /proc, not past two
 
 
 def _start_of(pid: int) -> int | None:
+    """Return when a living process started; one that only waits to be reaped cannot be signalled."""
     found = procfs.process(pid)
-    return found.start if found else None
+    return found.start if found and not found.dead else None
 
 
 class ProcessGroup:

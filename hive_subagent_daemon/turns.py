@@ -73,13 +73,19 @@ class Turn:
         return seen.result is not None and not seen.round_open
 
     def send(self, number: int, cause: Cause) -> bool:
-        """Signal claude itself and remember why; answer whether it was still there."""
-        self.sent.append(SentSignal(number, cause, self.output.stdout_bytes))
-        return self.child.signal(number)
+        """Signal claude itself and remember why; answer whether it was still there.
+
+        A signal to a process that has ended already ended nothing, so it is not evidence.
+        """
+        sent = SentSignal(number, cause, self.output.stdout_bytes)
+        delivered = self.child.signal(number)
+        if delivered:
+            self.sent.append(sent)
+        return delivered
 
     async def kill(self, cause: Cause) -> Leftovers:
         """Kill everything of the turn; return when nothing is left, or at the limit with what is."""
-        self.sent.append(SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes))
+        self.send(signal.SIGKILL, cause)
         leftovers = await self.child.empty()
         self.still_alive = leftovers.alive
         return leftovers
