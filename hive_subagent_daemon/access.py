@@ -179,7 +179,8 @@ class AccessGuard:
         if refusal is None:
             await self._app(_with_plain_host(scope, connection), receive, send)
             return
-        logger.info("refused %s %a: %d, %s", scope["method"], scope["path"], refusal.status, connection.peer)
+        what = (scope["method"], scope["path"], refusal.status, connection.peer)
+        logger.info("refused %s %a: %d, %s: %s", *what, refusal.sentence)
         await send_refusal(refusal, receive, send)
 
     async def _refusal(self, scope: Scope, connection: Connection) -> Refusal | None:

@@ -111,7 +111,7 @@ def _subagent_line(subagent: Answer) -> str:
 
 def _running(subagent: Answer) -> str:
     facts = [f"running for {clock.lasting(subagent.get('running_seconds') or 0)}"]
-    if subagent.get("age_seconds") is not None:
+    if subagent.get("age_seconds") is not None and not _is_starting(subagent):
         facts.append(f"last output {clock.lasting(subagent['age_seconds'])} ago")
     if subagent.get("activity"):
         facts.append(_doing(subagent["activity"]))
@@ -120,6 +120,10 @@ def _running(subagent: Answer) -> str:
     if subagent.get("mcp_problems"):
         facts.append(f"MCP servers: {', '.join(subagent['mcp_problems'])}")
     return ", ".join(facts) + (" (STALLED)" if subagent.get("stalled") else "")
+
+
+def _is_starting(subagent: Answer) -> bool:
+    return (subagent.get("activity") or {}).get("kind") == "starting"
 
 
 def _doing(activity: Answer) -> str:
@@ -142,9 +146,11 @@ def loose_ends_shown(answer: Answer) -> str:
 
 
 def _loose_end(loose_end: Answer) -> str:
-    lines = [f"{loose_end['id']}  {loose_end['name']}: {how_it_ended(loose_end)}"]
+    lines = [f"{loose_end['id']}  {loose_end['name']}: {how_it_ended({**loose_end, 'error': None})}"]
     if details := _details(loose_end):
         lines.append(details)
+    if loose_end["error"] and loose_end["outcome"] != "lost":
+        lines.append(loose_end["error"])
     lines += [f"Warning: {warning}" for warning in loose_end["warnings"]]
     if text := loose_end["text"]:
         lines.append(text[:SHOWN_TEXT_CHARACTERS])
@@ -158,8 +164,8 @@ def _details(loose_end: Answer) -> str:
     duration, rounds, cost = (loose_end[field] for field in ("duration_seconds", "rounds", "cost_usd"))
     facts = [
         f"{clock.lasting(duration)}" if duration is not None else "",
-        f"{rounds} rounds" if rounds is not None else "",
-        f"{cost:.2f} USD" if cost is not None else "",
+        f"{rounds} round{'' if rounds == 1 else 's'}" if rounds is not None else "",
+        f"{cost:.{2 if cost >= 0.01 or cost == 0 else 4}f} USD" if cost is not None else "",
         loose_end["model"] or "",
         f"ended {loose_end['ended_at']}" if loose_end["ended_at"] else "",
     ]

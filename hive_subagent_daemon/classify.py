@@ -20,6 +20,8 @@ _BY_STATUS: Final = {
     413: ErrorClass.CONTEXT,
     429: ErrorClass.LIMIT,
 }
+# A number is a status only behind a word that says so: `API Error: Request rejected (429)`.
+_STATUS: Final = r"(?:api error:?|http|status(?: code)?:?|rejected|error) \(?"
 # Looked for in this order; the first that is found decides.
 _BY_TEXT: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), error_class)
@@ -28,18 +30,18 @@ _BY_TEXT: Final = tuple(
         (r"credit balance|billing|budget", ErrorClass.BUDGET),
         (r"prompt is too long|context (?:window|length|limit)|too many tokens", ErrorClass.CONTEXT),
         (r"selected model|model_not_found|model not found", ErrorClass.MODEL),
+        (r"usage limit|limit reached|hit your .*limit|rate.?limit|too many requests", ErrorClass.LIMIT),
+        (rf"{_STATUS}429", ErrorClass.LIMIT),
         (
-            r"usage limit|limit reached|hit your .*limit|rate.?limit|\b429\b|too many requests",
-            ErrorClass.LIMIT,
-        ),
-        (
-            r"not logged in|/login|invalid api key|authenticat|unauthorized|oauth|token .*expired|\b40[13]\b",
+            r"not logged in|/login|invalid api key|authenticat|unauthorized|oauth|token .*expired",
             ErrorClass.AUTH,
         ),
+        (rf"{_STATUS}40[13]", ErrorClass.AUTH),
         (
-            r"unable to connect|overloaded|time[d-]? ?out|connection (?:error|refused|reset)|ECONN|\b5\d\d\b",
+            r"unable to connect|overloaded|time[d-]? ?out|connection (?:error|refused|reset)|ECONN",
             ErrorClass.API,
         ),
+        (rf"internal server error|server_error|network|fetch failed|{_STATUS}5[0-9][0-9]", ErrorClass.API),
         (r"maximum number of turns", ErrorClass.TURNS),
     )
 )
@@ -71,6 +73,8 @@ def of_result(result: Result, *, stderr: str, api_error: str | None) -> ErrorCla
         return ErrorClass.REFUSAL
     if result.terminal_reason == "prompt_too_long":
         return ErrorClass.CONTEXT
+    if "EACCES" in text and "mkdir" in text:
+        return ErrorClass.SETUP  # claude's own folder cannot be made, as with a read-only HOME
     if api_error in _SYNTHETIC:
         return _SYNTHETIC[api_error]
     if result.api_status in _BY_STATUS:
@@ -97,7 +101,7 @@ def limited_until(text: str) -> str | None:
     if (epoch := _EPOCH.search(text)) is not None:
         return epoch_as_text(int(epoch[1]))
     if (resets := _RESETS.search(text)) is not None:
-        return resets[1].strip()
+        return resets[1].strip() or None
     return None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VARIABLE_NAMES = "a variable name, not empty and without '='"
+_SHELL_NAMES = "a variable name of letters, digits and '_' that does not begin with a digit"
 _ENVIRONMENT_VALUE = 'a string or { file = "PATH" }'
 
 
@@ -57,6 +58,11 @@ def is_variable_name(name: str) -> bool:
     return name != "" and "=" not in name and "\0" not in name
 
 
+def _passes_a_shell(name: str) -> bool:
+    """Tell whether a variable of this name reaches a turn: it is handed on by the gate, which is a shell."""
+    return name.isascii() and name.isidentifier()
+
+
 def _environment_value(value: object, places: Places) -> str | FileValue:
     if not isinstance(value, dict):
         return text_of(value, _ENVIRONMENT_VALUE)
@@ -77,4 +83,4 @@ def _written_environment_value(value: str | FileValue) -> object:
 def environment() -> Kind:
     """Return the kind of what is added to the child's environment: text, or a file that holds the text."""
     value = Kind(_ENVIRONMENT_VALUE, _environment_value, _written_environment_value)
-    return table_of(value, names=VARIABLE_NAMES, is_name=is_variable_name)
+    return table_of(value, names=_SHELL_NAMES, is_name=_passes_a_shell)

@@ -98,6 +98,7 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
     launcher = ProcessGroup(family)
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
+    turns += [record.last_turn.turn for record in known.values()]
     spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
     registry = Registry(config.limits, records=records, inbox=inbox, known=known)
     subagents = Subagents(
@@ -152,7 +153,7 @@ async def _serve(config: Config, parts: _Parts, *, reload: Callable[[], Config])
     """Settle what was left, then serve until told to stop."""
     subagents, registry, inbox = parts.subagents, parts.registry, parts.inbox
     notifier = sdnotify.SystemdNotifier()
-    _say_launcher(config, subagents)
+    _say_launcher(config)
     with bind_all(config.listen) as listeners:
         stop = anyio.Event()
         listen = ListenHandler(InMemorySubscriptionBus())
@@ -175,7 +176,7 @@ async def _serve(config: Config, parts: _Parts, *, reload: Callable[[], Config])
         with _needing_the_disk(config.state_dir):
             settled = await parts.recovery.settle()
         if settled:
-            _log.warning("%d turns of an earlier daemon were settled; see the loose ends", settled)
+            _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
         async with _background(config, parts, stop, reload=reload), endpoint.run():
             paths = Paths({MCP_PATH: endpoint})
             await serve(
@@ -271,7 +272,7 @@ async def _probe_claude(parts: _Parts) -> None:
     _log.info("claude is %s, version %s", program, parts.registry.claude_version or "unknown")
 
 
-def _say_launcher(config: Config, subagents: Subagents) -> None:
+def _say_launcher(config: Config) -> None:
     """Say what holds the processes of turns, and that it is a fallback where it is one."""
     if config.scopes is ScopeChoice.OFF:
         _log.info("turns run as process groups (scopes are off)")
@@ -280,7 +281,6 @@ def _say_launcher(config: Config, subagents: Subagents) -> None:
         "turns run as process groups: this version makes no systemd scopes, "
         "so memory limits and OOM reports are not available"
     )
-    subagents.notices.append(notice)
     _log.warning("%s", notice)
 
 

@@ -38,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load()
         if arguments.check:
             print(effective(config), end="")
+            if os.getuid() == 0 and not config.allow_root:
+                print(
+                    "hive-subagent-daemon: as root it will not start without allow_root = true",
+                    file=sys.stderr,
+                )
             return 0
         return _run(config, load)
     except ConfigError as error:

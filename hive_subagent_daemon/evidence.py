@@ -28,6 +28,7 @@ class Evidence:
     stopped_after_result: bool = False
     oom: Oom | None = None
     killed_leftovers: tuple[str, ...] = ()
+    killed_strays: tuple[str, ...] = ()
     still_alive: tuple[str, ...] = ()
     expected_servers: tuple[str, ...] = ()
     looked_in: str = ""

@@ -13,6 +13,7 @@ import signal
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -23,7 +24,6 @@ from hive_subagent_daemon.errors import SubagentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 MARKER: Final = "hive-subagent-gate"
 NOT_RELEASED: Final = f"{MARKER}: closed before the release"
@@ -152,6 +152,17 @@ def spawn_gated(spec: ChildSpec) -> Gated:
     return Gated(pid, pidfd, found.start if found else 0, spec.stderr, write_end)
 
 
+def _inherited() -> list[int]:
+    """Return the descriptors that we were started with and would pass on; our own are all close-on-exec."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        descriptor = int(entry.name)
+        with suppress(OSError):  # closed by another thread, or by the end of this listing
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found
+
+
 def _spawn_shell(spec: ChildSpec, gate: int) -> int:
     """Create the process, with the gate as its standard input.
 
@@ -165,6 +176,7 @@ def _spawn_shell(spec: ChildSpec, gate: int) -> int:
         argv,
         dict(spec.environment),
         file_actions=[
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inherited()),
             (os.POSIX_SPAWN_DUP2, gate, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.fspath(spec.stdout), append, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, os.fspath(spec.stderr), append, 0o600),

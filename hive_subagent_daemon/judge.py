@@ -37,9 +37,9 @@ def judge(evidence: Evidence) -> Verdict:
     if not evidence.ran:
         error = "The daemon ended before claude was executed; nothing was done. Start it again."
         return Verdict(OutcomeKind.COULD_NOT_START, error=error)
+    if (standing := _standing(evidence)) is not None:
+        return _by_result(standing, evidence)
     result = evidence.seen.result
-    if result is not None and _stands(result, evidence):
-        return _by_result(result, evidence)
     if (killed := _killed(evidence)) is not None:
         return killed
     if result is not None and not isinstance(evidence.exit, ExitUnknown):
@@ -47,11 +47,21 @@ def judge(evidence: Evidence) -> Verdict:
     return _without_result(evidence)
 
 
-def _stands(result: Result, evidence: Evidence) -> bool:
-    """Whether the last result tells how the turn ended, whatever ended the process after it."""
-    if evidence.seen.round_open or result.aborted:
-        return False
-    return not evidence.sent or evidence.seen.result_end <= evidence.sent[0].stdout_bytes
+def _standing(evidence: Evidence) -> Result | None:
+    """Return the result that tells how the turn ended, whatever ended the process after it.
+
+    It was the last word when our first signal was sent, or when the process ended. A signal can itself make
+    claude begin a further round (measured: it reports on the background work that the signal ended).
+    """
+    seen = evidence.seen
+    written = evidence.sent[0].stdout_bytes if evidence.sent else None
+    standing = None if seen.round_open else seen.result
+    if written is not None and seen.result_end > written:
+        standing = None
+    for earlier in seen.earlier:
+        if written is not None and earlier.end <= written < earlier.followed_at:
+            standing = earlier.result
+    return None if standing is None or standing.aborted else standing
 
 
 def _by_result(result: Result, evidence: Evidence) -> Verdict:
@@ -162,13 +172,7 @@ def _without_result(evidence: Evidence) -> Verdict:
     match evidence.exit:
         case Exited(0):
             error = _told("claude ended without a result (exit code 0)", evidence)
-            return Verdict(
-                OutcomeKind.FAILED,
-                error_class=ErrorClass.NO_RESULT,
-                error=error,
-                text=text,
-                warnings=warnings,
-            )
+            known = ErrorClass.NO_RESULT
         case Exited(code):
             error = _told(f"claude ended without a result (exit code {code})", evidence)
             known = error_class or ErrorClass.NO_RESULT

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What emptying a turn did: which processes were killed, and which are alive in spite of it."""
+    """What emptying a turn did: which processes were killed, and which are alive in spite of it.
+
+    `strays` were killed too, but nothing told whose they were.
+    """
 
     killed: tuple[str, ...] = ()
+    strays: tuple[str, ...] = ()
     alive: tuple[str, ...] = ()
 
 

@@ -26,11 +26,11 @@ class TurnRoot:
 
     def owns(self, found: procfs.Process) -> bool:
         """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""
-        if self.pid is not None and found.pid == self.pid:
+        if self.pid and found.pid == self.pid:
             return found.start == self.start
         if found.start < self.start:
             return False  # older than the turn: whatever it carries, it is not the turn's
-        return (self.pid is not None and found.session == self.pid) or self._marks(found.pid)
+        return (bool(self.pid) and found.session == self.pid) or self._marks(found.pid)
 
     def _marks(self, pid: int) -> bool:
         entries = procfs.environment(pid)

@@ -143,10 +143,7 @@ class Output:
 
     def _look(self) -> None:
         size = self.stdout_bytes
-        if size < self._read_upto:
-            self._read_upto = 0  # the child truncated its own output
-        if size - self._read_upto > _MOST_BYTES_A_LOOK:
-            self._skip_to(size - KEPT_OUTPUT_BYTES)
+        self._catch_up(size)
         self._read(size, last=False)
         self._give_back(0, self._stdout, min(self._read_upto, size - KEPT_OUTPUT_BYTES))
         self._give_back(1, self._stderr, os.fstat(self._stderr).st_size - KEPT_OUTPUT_BYTES)
@@ -158,8 +155,7 @@ class Output:
 
     def _finish(self) -> None:
         size = self.stdout_bytes
-        if size - self._read_upto > _MOST_BYTES_A_LOOK:
-            self._skip_to(size - KEPT_OUTPUT_BYTES)
+        self._catch_up(size)
         self._read(size, last=True)
         if (rest := os.pread(self._stdout, size - self._read_upto, self._read_upto)) != b"":
             self.seen = skim(self.seen, rest, offset=self._read_upto, last=True)
@@ -202,6 +198,13 @@ class Output:
             at_end = last and end + _CHUNK_BYTES >= size
             self.seen = skim(self.seen, block, offset=self._read_upto, last=at_end)
             self._read_upto = scanned = end
+
+    def _catch_up(self, size: int) -> None:
+        """Go to where reading makes sense: the beginning of a truncated file, or near the end of a flood."""
+        if size < self._read_upto:
+            self._read_upto = 0  # the child truncated its own output
+        if size - self._read_upto > _MOST_BYTES_A_LOOK:
+            self._skip_to(size - KEPT_OUTPUT_BYTES)
 
     def _skip_to(self, offset: int) -> None:
         """Give up following everything: go on at the line behind `offset`."""

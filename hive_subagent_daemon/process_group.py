@@ -133,29 +133,42 @@ class _GroupChild:
         """Kill members until two looks find none; bounded by EMPTY_TIMEOUT_SECONDS."""
         deadline = time.monotonic() + EMPTY_TIMEOUT_SECONDS
         killed: dict[int, str] = {}
+        strays: dict[int, str] = {}
         quiet = 0
         while quiet < _QUIET_LOOKS:
-            members = await anyio.to_thread.run_sync(self.members)
+            members, orphans = await anyio.to_thread.run_sync(self._living)
             self._children.reap_orphans()
-            quiet = 0 if members else quiet + 1
-            if members and time.monotonic() > deadline:
-                alive = tuple(f"{member.name} ({member.pid})" for member in members)
+            killed |= _named(members)
+            strays |= _named(orphans)
+            left = [*members, *orphans]
+            quiet = 0 if left else quiet + 1
+            if left and time.monotonic() > deadline:
+                alive = tuple(_named(left).values())
                 _log.error("still alive after SIGKILL: %s", ", ".join(alive))
-                return Leftovers(tuple(killed.values()), alive)
-            for member in members:
-                send_signal(member.pid, member.start, signal.SIGKILL, start_of=_start_of)
-                killed[member.pid] = f"{member.name} ({member.pid})"
-            if members:
+                return Leftovers(tuple(killed.values()), tuple(strays.values()), alive)
+            for found in left:
+                send_signal(found.pid, found.start, signal.SIGKILL, start_of=_start_of)
+            if left:
                 await anyio.sleep(_PAUSE_SECONDS)
-        return Leftovers(tuple(killed.values()))
+        return Leftovers(tuple(killed.values()), tuple(strays.values()))
 
     def members(self) -> list[procfs.Process]:
-        """Return every living process of this turn. Blocks for some milliseconds."""
+        """Return every living process that is known to be this turn's. Blocks for some milliseconds."""
+        return self._living()[0]
+
+    def _living(self) -> tuple[list[procfs.Process], list[procfs.Process]]:
+        """Return the members, and the orphans that only this turn or an earlier one can have left."""
         among = living()
         found = members(self._root, among)
-        if not self._foreign and self._children.none_but(self.pid):
-            found += with_descendants([p for p in among if self._is_unmarked_orphan(p)], among)
-        return found
+        if self._foreign or not self._children.none_but(self.pid):
+            return found, []
+        known = {member.pid for member in found}
+        orphans = with_descendants([p for p in among if self._is_orphan(p)], among)
+        return found, [orphan for orphan in orphans if orphan.pid not in known]
 
-    def _is_unmarked_orphan(self, found: procfs.Process) -> bool:
+    def _is_orphan(self, found: procfs.Process) -> bool:
         return found.parent == os.getpid() and found.pid not in self._not_ours
+
+
+def _named(found: list[procfs.Process]) -> dict[int, str]:
+    return {process.pid: f"{process.name} ({process.pid})" for process in found}

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hive_subagent_daemon import clock, names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
+from hive_subagent_daemon.storage import GONE_PREFIX
 from hive_subagent_daemon.values import LooseEnd, Outcome
 
 if TYPE_CHECKING:
@@ -122,12 +123,25 @@ class Records:
         """Return turn id, name and record of each turn on disk; the record is None if missing or damaged."""
         found = []
         for folder in sorted((self._root / "turns").iterdir()):
+            if folder.name.startswith(GONE_PREFIX):
+                self._storage.remove_folder(folder.with_name(folder.name.removeprefix(GONE_PREFIX)))
+                continue
             turn, _, name = folder.name.partition(".")
             if not (clock.is_turn_id(turn) and names.is_name(name) and folder.is_dir()):
                 self._set_aside(folder, "is not the folder of a turn")
                 continue
             path = folder / "record.json"
-            found.append((turn, name, self._read(path, _TURN) if path.exists() else None))
+            damaged = folder / "damaged"
+            if path.exists():
+                damaged.touch(mode=0o600)  # should it have to be set aside: what is left still was a turn
+                record = self._read(path, _TURN)
+                if record is not None:
+                    damaged.unlink()
+                found.append((turn, name, record))
+            elif damaged.exists():
+                found.append((turn, name, None))
+            else:
+                self.end_turn(turn, name)  # broken off before there was a record: never a turn
         return found
 
     # Subagents

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 3.0
+NOT_RECORDED: Final = 0  # as pid: the record was lost, so nobody knows it
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Recovery:
         alive = [one for one in left if one.child is not None]
         sent = await self._ask_to_stop(alive)
         for one in left:
-            await self._settle(one, sent.get(one.record.turn))
+            await self._settle(one, sent.get(one.record.turn, []))
         wanted = {record.prompt_copy for record in self._known.values() if record.prompt_copy is not None}
         await anyio.to_thread.run_sync(self._records.keep_prompts, wanted)
         return len(left)
@@ -95,7 +96,7 @@ class Recovery:
 
     async def _find(self, turn: str, name: str, record: TurnRecord | None) -> _Left:
         record = record or self._stand_in(turn, name)
-        pid = record.pid if record.boot_id == procfs.boot_id() else None
+        pid = record.pid or None if record.boot_id == procfs.boot_id() else None
         root = TurnRoot(turn, record.session_id, pid, (record.pid_start or 0) if pid is not None else 0)
         child = await self._launcher.left_behind(root)
         return _Left(record, self._records.turn_folder(turn, name), child)
@@ -113,27 +114,33 @@ class Recovery:
             prompt_copy=before.prompt_copy if before else None,
             started_at=clock.as_text(clock.turn_time(turn)),
             boot_id="",
-            pid=0,
+            pid=NOT_RECORDED,
         )
 
-    async def _ask_to_stop(self, alive: list[_Left]) -> dict[str, SentSignal]:
+    async def _ask_to_stop(self, alive: list[_Left]) -> dict[str, list[SentSignal]]:
         """Send SIGINT to all at once and wait a little; return what was sent to which turn."""
-        sent: dict[str, SentSignal] = {}
+        sent: dict[str, list[SentSignal]] = {}
         for one in alive:
-            assert one.child is not None
-            written = _size(TurnFiles(one.folder).stdout)
-            if one.child.signal(signal.SIGINT):
-                sent[one.record.turn] = SentSignal(signal.SIGINT, Cause.DAEMON_STOPPED, written)
+            written = _stdout_bytes(one)
+            if one.child is not None and one.child.signal(signal.SIGINT):
+                sent[one.record.turn] = [SentSignal(signal.SIGINT, Cause.DAEMON_STOPPED, written)]
         with anyio.move_on_after(STOP_SECONDS):
             async with anyio.create_task_group() as waiting:
                 for one in alive:
-                    assert one.child is not None
-                    waiting.start_soon(one.child.wait)
+                    if one.child is not None:
+                        waiting.start_soon(one.child.wait)
         return sent
 
-    async def _settle(self, one: _Left, sent: SentSignal | None) -> None:
+    async def _settle(self, one: _Left, sent: list[SentSignal]) -> None:
         record = one.record
-        leftovers = await one.child.empty() if one.child is not None else Leftovers()
+        leftovers = Leftovers()
+        if one.child is not None:
+            written = _stdout_bytes(one)
+            stays = one.child.signal(0)
+            leftovers = await one.child.empty()
+            # Without a record nothing tells claude from its children: what lived was the turn.
+            if stays or (record.pid == NOT_RECORDED and leftovers.killed):
+                sent = [*sent, SentSignal(signal.SIGKILL, Cause.DAEMON_STOPPED, written)]
         outcome = await anyio.to_thread.run_sync(self._judge, one, sent, leftovers)
         if not outcome.verdict.kind.ran:
             await anyio.to_thread.run_sync(undo_archive, record, self._storage)
@@ -158,7 +165,7 @@ class Recovery:
             },
         )
 
-    def _judge(self, one: _Left, sent: SentSignal | None, leftovers: Leftovers) -> Outcome:
+    def _judge(self, one: _Left, sent: list[SentSignal], leftovers: Leftovers) -> Outcome:
         """Judge from the files that the turn left. Blocks."""
         record = one.record
         files = TurnFiles(one.folder)
@@ -171,7 +178,7 @@ class Recovery:
             seen=output.seen,
             stderr=output.stderr_tail(),
             ran=record.pid is not None and gate_complaint(files.stderr) is None,
-            sent=(sent,) if sent is not None else (),
+            sent=tuple(sent),
             still_alive=leftovers.alive,
             expected_servers=record.mcp_servers,
             looked_in=self._looked_in(record.dir),
@@ -183,5 +190,6 @@ class Recovery:
         return outcome_of(record, evidence, ended_at=ended_at, duration_seconds=seconds)
 
 
-def _size(path: Path) -> int:
+def _stdout_bytes(one: _Left) -> int:
+    path = TurnFiles(one.folder).stdout
     return path.stat().st_size if path.exists() else 0

@@ -33,6 +33,8 @@ TAIL_BYTES: Final = 64 * 1024
 TAIL_LINES: Final = 12
 SMALL_BLOCK_BYTES: Final = 16 * 1024  # of a block up to this size every line is parsed
 MARKED_LINES: Final = 256
+FIRST_LINES: Final = 4
+EARLIER_RESULTS: Final = 8
 LONGEST_LINE_BYTES: Final = 32 * 1024 * 1024  # claude's longest measured: 6 MB
 KEPT_TEXT_CHARACTERS: Final = 20_000
 _MARKS: Final = (b'"result"', b'"system"', b'"rate_limit_event"')
@@ -56,11 +58,22 @@ STARTING: Final = Activity("starting")
 
 
 @dataclass(frozen=True)
+class EarlierResult:
+    """A result after which a further round began: where its line ended, and where that round's first did."""
+
+    result: Result
+    end: int
+    length: int
+    followed_at: int
+
+
+@dataclass(frozen=True)
 class Seen:
     """All that the output of a turn has told so far.
 
     `result_end` is the offset behind the last result's line. `round_open` tells that a further round began
-    after the last result (or that there is none yet). `pending` maps the id of unfinished background work to
+    after the last result (or that there is none yet); `earlier` has the last results that were followed by a
+    round. `pending` maps the id of unfinished background work to
     its description, `cut_off` that of work which claude ended after its result. `limited_until` is in seconds
     since the epoch. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
     """
@@ -69,6 +82,7 @@ class Seen:
     result: Result | None = None
     result_end: int = 0
     result_length: int = 0
+    earlier: tuple[EarlierResult, ...] = ()
     round_open: bool = True
     last_text: str = field(default="", repr=False)
     text_length: int = 0
@@ -98,7 +112,7 @@ def skim(seen: Seen, block: bytes, *, offset: int, last: bool = False) -> Seen:
     `last` says that no more will come: then long lines at its end are parsed too.
     """
     longest = LONGEST_LINE_BYTES if last else TAIL_BYTES
-    for start, end in _interesting(block, last=last):
+    for start, end in _interesting(block, last=last, first=seen.init is None):
         line = block[start:end]
         whole = len(line) <= longest or _is_marked(line)
         event = parse(line) if whole else _by_its_beginning(line)
@@ -117,9 +131,9 @@ def _is_marked(line: bytes) -> bool:
     return len(line) <= LONGEST_LINE_BYTES and any(mark in line for mark in _MARKS)
 
 
-def _interesting(block: bytes, *, last: bool) -> list[tuple[int, int]]:
-    """Return the spans of the lines worth parsing, in order."""
-    spans: dict[int, int] = {}
+def _interesting(block: bytes, *, last: bool, first: bool) -> list[tuple[int, int]]:
+    """Return the spans of the lines worth parsing, in order; `first`: claude has not told of itself yet."""
+    spans: dict[int, int] = dict(_first_lines(block)) if first else {}
     for mark in _MARKS:
         spans.update(_lines_with(block, mark, most=MARKED_LINES))
     spans.update(_lines_with(block, _ASSISTANT_MARK, most=4 if last else 1))
@@ -127,6 +141,16 @@ def _interesting(block: bytes, *, last: bool) -> list[tuple[int, int]]:
     most = TAIL_LINES if len(block) > SMALL_BLOCK_BYTES else MARKED_LINES
     spans.update(_last_lines(block, from_offset=tail, most=most))
     return sorted(spans.items())
+
+
+def _first_lines(block: bytes) -> Iterator[tuple[int, int]]:
+    start = 0
+    for _ in range(FIRST_LINES):
+        end = block.find(b"\n", start) + 1
+        if end == 0:
+            return
+        yield start, end
+        start = end
 
 
 def _lines_with(block: bytes, mark: bytes, *, most: int) -> Iterator[tuple[int, int]]:
@@ -157,7 +181,7 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
     """Return what is known after one event."""
     match event:
         case Init():
-            return replace(seen, init=event, round_open=True, tools={}, retry=None)
+            return replace(_round_begun(seen, line_end), init=event, api_error=None, tools={}, retry=None)
         case Result():
             return _after_result(seen, event, line_end)
         case Retry():
@@ -169,10 +193,10 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
         case LimitTold(resets_at):
             return replace(seen, limited_until=resets_at)
         case Assistant():
-            return _after_assistant(seen, event)
+            return _after_assistant(_round_begun(seen, line_end), event)
         case ToolResults():
             left = {} if event.ids is None else _without(seen.tools, event.ids)
-            return replace(seen, tools=left, retry=None, round_open=True)
+            return replace(_round_begun(seen, line_end), tools=left, retry=None)
         case Noise(broken=True):
             return replace(seen, broken_lines=seen.broken_lines + 1)
         case _:
@@ -181,6 +205,14 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
 
 def _without(entries: Mapping[str, str], ids: Collection[str]) -> dict[str, str]:
     return {key: value for key, value in entries.items() if key not in ids}
+
+
+def _round_begun(seen: Seen, line_end: int) -> Seen:
+    """Return what is known once claude works again, after a result or at the beginning."""
+    if seen.result is None or seen.round_open:
+        return replace(seen, round_open=True)
+    followed = EarlierResult(seen.result, seen.result_end, seen.result_length, line_end)
+    return replace(seen, round_open=True, earlier=(*seen.earlier, followed)[-EARLIER_RESULTS:])
 
 
 def _after_background(seen: Seen, event: BackgroundEnded) -> Seen:
@@ -204,7 +236,7 @@ def _after_result(seen: Seen, result: Result, line_end: int) -> Seen:
 
 
 def _after_assistant(seen: Seen, event: Assistant) -> Seen:
-    seen = replace(seen, round_open=True, retry=None, tools={**seen.tools, **event.tools})
+    seen = replace(seen, retry=None, tools={**seen.tools, **event.tools})
     if event.error is not None:
         return replace(seen, api_error=event.error)
     if event.text:

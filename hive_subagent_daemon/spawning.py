@@ -165,11 +165,16 @@ class Spawner:
 
     def _directory(self, request: TurnRequest) -> Path:
         default = self._config.work_dir
-        if request.resumes and request.before is not None:
+        if request.resumes and request.before is not None and request.before.dir:
             default = Path(request.before.dir)
         if request.dir is not None:
             default = self._config.work_dir / Path(request.dir).expanduser()
         directory = Path(os.path.normpath(default))
+        if not _is_utf8(str(directory)):
+            message = (
+                f"dir: the working directory {str(directory)!a} is not UTF-8, and claude cannot work there."
+            )
+            raise RefusedError(message)
         if not directory.is_dir():
             what = "is not a directory" if directory.exists() else "does not exist"
             message = f"dir: the working directory {directory} {what}: create it or pass another `dir`."
@@ -218,7 +223,9 @@ class Spawner:
             output.retire()
             output.close()
             await anyio.to_thread.run_sync(self._undo, record)
-            message = f"claude could not be executed ({plan.program}): {_reason(error)}."
+            if isinstance(error, OSError):
+                raise RefusedError(_trouble(error)) from error
+            message = f"claude could not be executed ({plan.program}): {error}."
             raise RefusedError(message) from error
         return Turn(record, child, output, self.looked_in(record.dir))
 
@@ -279,6 +286,14 @@ def undo_turn(record: TurnRecord, *, records: Records, storage: Storage) -> None
 def undo_archive(record: TurnRecord, storage: Storage) -> None:
     """Give claude's earlier sessions of this name their own file names back. Blocks."""
     archive.undo(record.archived, storage)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _model(request: TurnRequest) -> str | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+GONE_PREFIX: Final = ".gone."
 FREE_BYTES_TO_START: Final = 64 * 1024 * 1024
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _RENAME_NOREPLACE: Final = 1
@@ -84,10 +85,16 @@ class Storage:
         _sync_folder(path.parent)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove a folder with all that is in it, if it is there."""
+        """Remove a folder with all that is in it, if it is there.
+
+        It gets another name first: a crash in the middle must not leave a part of it under its own.
+        """
+        gone = path.with_name(f"{GONE_PREFIX}{path.name}")
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(gone)
             _sync_folder(path.parent)
+        if gone.exists():
+            shutil.rmtree(gone)
 
     def set_aside(self, path: Path) -> Path:
         """Move something unreadable out of the way and return where it is now."""

@@ -112,17 +112,17 @@ class Subagents:
             return await self._force(turn)
         if await _ends_by_itself(turn):
             return _interrupted(turn, None)
-        turn.send(signal.SIGINT, Cause.INTERRUPT)
+        delivered = turn.send(signal.SIGINT, Cause.INTERRUPT)
         with anyio.move_on_after(INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS):
             await turn.ended.wait()
-        return _interrupted(turn, signal.SIGINT)
+        return _interrupted(turn, signal.SIGINT if delivered else None)
 
     async def _force(self, turn: Turn) -> Json:
         leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
         with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGKILL) | {
-            "stopped_processes": list(leftovers.killed),
+            "stopped_processes": [*leftovers.killed, *leftovers.strays],
             "remaining_processes": list(leftovers.alive),
         }
 

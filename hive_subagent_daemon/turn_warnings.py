@@ -19,7 +19,7 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
     by_itself = not evidence.sent
     warnings = [
         *mcp_problems(evidence.seen, evidence.expected_servers),
-        *(_unfinished(evidence) if by_itself else ()),
+        *_unfinished(evidence, by_itself=by_itself),
         *_left_over(evidence, by_itself=by_itself),
     ]
     if evidence.seen.broken_lines:
@@ -49,13 +49,15 @@ def mcp_problems(seen: Seen, expected: tuple[str, ...]) -> list[str]:
     return problems
 
 
-def _unfinished(evidence: Evidence) -> list[str]:
-    """Return what a turn that ended without a signal of ours left undone."""
+def _unfinished(evidence: Evidence, *, by_itself: bool) -> list[str]:
+    """Return what a turn left undone; of one that we signalled, only what its result did not wait for."""
     seen = evidence.seen
     warnings = []
-    if seen.pending or seen.cut_off:
+    if (seen.pending and by_itself) or seen.cut_off:
         work = _some(tuple(sorted((*seen.pending.values(), *seen.cut_off.values()))))
         warnings.append(f"The turn ended while background work of its own was unfinished: {work}.")
+    if not by_itself:
+        return warnings
     if seen.result is not None and seen.round_open:
         warnings.append("A further round had begun after the last result and did not finish.")
     if (ending := _odd_ending(evidence)) is not None:
@@ -70,6 +72,9 @@ def _left_over(evidence: Evidence, *, by_itself: bool) -> list[str]:
         warnings.append("claude did not exit after its result: the daemon ended it after the grace period.")
     elif evidence.killed_leftovers and by_itself:
         warnings.append(f"Processes left running were killed: {_some(evidence.killed_leftovers)}.")
+    if evidence.killed_strays and by_itself:
+        strays = _some(evidence.killed_strays)
+        warnings.append(f"Processes were killed that no turn could be told to own: {strays}.")
     if evidence.still_alive:
         warnings.append(f"Could not be killed and may still run: {_some(evidence.still_alive)}.")
     return warnings

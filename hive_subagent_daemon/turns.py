@@ -14,7 +14,7 @@ from hive_subagent_daemon import clock
 from hive_subagent_daemon.evidence import Evidence
 from hive_subagent_daemon.judge import judge
 from hive_subagent_daemon.records import SubagentRecord
-from hive_subagent_daemon.skim import STARTING, Activity
+from hive_subagent_daemon.skim import STARTING, Activity, Seen
 from hive_subagent_daemon.values import (
     Cause,
     ErrorClass,
@@ -85,7 +85,8 @@ class Turn:
 
     async def kill(self, cause: Cause) -> Leftovers:
         """Kill everything of the turn; return when nothing is left, or at the limit with what is."""
-        self.send(signal.SIGKILL, cause)
+        if self.child.signal(0):  # alive: it is this that ends it
+            self.sent.append(SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes))
         leftovers = await self.child.empty()
         self.still_alive = leftovers.alive
         return leftovers
@@ -123,6 +124,7 @@ class Turn:
             sent=tuple(self.sent),
             stopped_after_result=self.stopped_after_result,
             killed_leftovers=leftovers.killed,
+            killed_strays=leftovers.strays,
             still_alive=leftovers.alive,
             expected_servers=self.record.mcp_servers,
             looked_in=self.looked_in,
@@ -139,17 +141,8 @@ def outcome_of(
     """Judge a turn and put the verdict together with what identifies the turn."""
     verdict = judge(evidence)
     seen = evidence.seen
-    told_by_result = seen.result is not None and verdict.text == seen.result.text
-    told_by_text = verdict.text is not None and verdict.text == seen.last_text
-    length = (
-        seen.result_length
-        if told_by_result
-        else seen.text_length
-        if told_by_text
-        else len(verdict.text or "")
-    )
-    session_id = record.session_id
-    if verdict.error_class is not ErrorClass.SESSION_NOT_FOUND:  # then claude tells an id of no session
+    session_id = record.session_id if verdict.kind.ran or record.resumes else None
+    if not _met_no_session(verdict):  # then claude tells an id of no session
         for event in (seen.init, seen.result):
             session_id = session_id or (event.session_id if event else None)
     return Outcome(
@@ -161,9 +154,23 @@ def outcome_of(
         started_at=record.started_at,
         ended_at=clock.as_text(ended_at),
         duration_seconds=round(max(duration_seconds, 0.0), 3),
-        text_length=length,
+        text_length=_text_length(verdict.text, seen),
         verdict=_bounded(verdict),
     )
+
+
+def _met_no_session(verdict: Verdict) -> bool:
+    """Whether the turn had no session of claude's to work in."""
+    return not verdict.kind.ran or verdict.error_class is ErrorClass.SESSION_NOT_FOUND
+
+
+def _text_length(text: str | None, seen: Seen) -> int:
+    """Return the full length of a text that may have been cut while it was skimmed."""
+    texts = [(earlier.result.text, earlier.length) for earlier in seen.earlier]
+    if seen.result is not None:
+        texts.append((seen.result.text, seen.result_length))
+    texts.append((seen.last_text, seen.text_length))
+    return max([length for told, length in texts if told == text], default=len(text or ""))
 
 
 def _bounded(verdict: Verdict) -> Verdict:
@@ -196,18 +203,20 @@ def _title(outcome: Outcome) -> str:
 def remembered(record: TurnRecord, outcome: Outcome, before: SubagentRecord | None) -> SubagentRecord:
     """Return what is remembered of a name after a turn.
 
-    A turn that did not find its session leaves directory and session as they were: it may have been sent to
-    the wrong place.
+    A turn that never ran, or did not find its session, leaves everything else as it was: it may have been
+    sent to the wrong place. So does the late end of a turn before the last one.
     """
-    if before is not None and outcome.verdict.error_class is ErrorClass.SESSION_NOT_FOUND:
+    if before is not None and before.last_turn.turn > outcome.turn:
+        return before
+    unknown = _met_no_session(outcome.verdict)
+    if before is not None and unknown:
         return replace(before, last_turn=outcome)
-    unknown = outcome.verdict.error_class is ErrorClass.SESSION_NOT_FOUND
     return SubagentRecord(
         name=record.name,
         dir=record.dir,
         session_id=None if unknown else outcome.session_id,
         model=record.model,
-        prompt_copy=record.prompt_copy,
+        prompt_copy=record.prompt_copy if outcome.verdict.kind.ran else None,
         last_turn=outcome,
     )
 

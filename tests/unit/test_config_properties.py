@@ -37,10 +37,7 @@ PATHS = st.lists(st.text("ab é\n~.", min_size=1, max_size=8), min_size=1, max_s
 )
 SECONDS = st.floats(0, 31_536_000)
 NAMES = st.text("abc_-XYZ09", min_size=1, max_size=8)
-VARIABLES = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0="), min_size=1, max_size=8
-)
-
+VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True)
 KNOWN_KEYS = sorted({name for row in (*KEYS, *LATER_KEYS) for name in row.place})
 ENTRY_KEYS = ["url", "command", "type", "args", "env", "headers", "timeout", "file", "available_to_subagents"]
 KEY_NAMES = st.sampled_from([*KNOWN_KEYS, *ENTRY_KEYS, "subagent"]) | TEXT
