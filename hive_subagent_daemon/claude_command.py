@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon.config_values import FileValue, McpServer
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_TRIGGER: Final = (
     "Carry out the instructions in your system prompt now, completely, and report the result."
 )
+VALUE_BYTES: Final = 100_000  # the kernel takes no more for one variable (MAX_ARG_STRLEN)
 TURN_VARIABLE: Final = "HIVE_SUBAGENT_TURN"
 
 _ALWAYS: Final = (
@@ -104,11 +106,18 @@ def child_environment(
 
 def _file_value(key: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        content = read_regular(path, VALUE_BYTES + 1)
+        value = content.decode("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = f"environment.{key} of the daemon's configuration cannot be read from {path}: {reason}."
-        raise RefusedError(message) from error
+        raise RefusedError(_bad_value(key, path, str(reason))) from error
+    if len(content) > VALUE_BYTES or "\0" in value:
+        raise RefusedError(_bad_value(key, path, f"a value has at most {VALUE_BYTES} bytes and no NUL"))
+    return value
+
+
+def _bad_value(key: str, path: Path, reason: str) -> str:
+    return f"environment.{key} of the daemon's configuration cannot be read from {path}: {reason}."
 
 
 def find_program(claude: str, environment: Mapping[str, str], directory: Path) -> Path:

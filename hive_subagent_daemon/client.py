@@ -131,7 +131,9 @@ def _request_body(tool: str, arguments: Mapping[str, Any]) -> bytes:
         "io.modelcontextprotocol/clientInfo": {"name": "hive-subagent", "version": __version__},
     }
     params = {"name": tool, "arguments": arguments, "_meta": meta}
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=False
+    ).encode()
 
 
 def _connected(endpoint: Endpoint) -> http.client.HTTPConnection:

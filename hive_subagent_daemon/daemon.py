@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+MOST_PROMPT_BYTES: Final = 10_000_000  # claude takes no more; the configured limit is checked at the spawn
 HOUSEKEEPING_SECONDS: Final = 3600.0
 _BALLAST_BASE_BYTES: Final = 1024 * 1024
 _BALLAST_BYTES_A_TURN: Final = 384 * 1024  # a loose end, what is remembered, and the records around them
@@ -158,10 +159,10 @@ async def _serve(config: Config, parts: _Parts, *, reload: Callable[[], Config])
         stop = anyio.Event()
         listen = ListenHandler(InMemorySubscriptionBus())
         server = build_server(
-            subagents, version=__version__, max_prompt_bytes=config.limits.max_prompt_bytes, listen=listen
+            subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
         )
         endpoint = McpEndpoint(server, hosts=listeners.names, listen=listen)
-        rule = AccessRule(os.geteuid(), partial(_turn_of_peer, registry), listeners.names)
+        rule = AccessRule(os.geteuid(), partial(_turn_of_peer, parts), listeners.names)
 
         def tell_systemd() -> None:
             notifier.notify(f"STATUS={len(registry.running)} running, {inbox.open_count} loose ends")
@@ -284,9 +285,9 @@ def _say_launcher(config: Config) -> None:
     _log.warning("%s", notice)
 
 
-async def _turn_of_peer(registry: Registry, peer: Peer) -> str | None:
+async def _turn_of_peer(parts: _Parts, peer: Peer) -> str | None:
     """Return the running turn that a peer's process belongs to: best effort without scopes."""
-    roots = registry.roots()
+    roots = [*parts.registry.roots(), *parts.spawner.pending.values()]
     if not roots:
         return None
     if isinstance(peer, TcpPeer):

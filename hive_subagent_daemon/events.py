@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ABORTED: Final = ("aborted_streaming", "aborted_tools")
+_WORD_CHARACTERS: Final = 200
 _LARGEST: Final = 2**53  # also keeps infinities and NaN out
 _TASK_CUT_OFF: Final = ("stopped", "killed", "cancelled")
 _TASK_ENDED: Final = (*_TASK_CUT_OFF, "completed", "failed", "error")
@@ -158,7 +159,7 @@ def _system(event: Mapping[str, Any]) -> Event:
             return _retry(event)
         case "task_started":
             task = _text(event, "task_id") or ""
-            return BackgroundBegan(task, _text(event, "description") or _text(event, "task_type") or task)
+            return BackgroundBegan(task, _word(event, "description") or _word(event, "task_type") or task)
         case "task_notification":
             return _background_ended(event)
         case "task_updated" if _task_status(event) in _TASK_ENDED:
@@ -170,9 +171,9 @@ def _system(event: Mapping[str, Any]) -> Event:
 def _init(event: Mapping[str, Any]) -> Init:
     servers = _dicts(event.get("mcp_servers"))
     return Init(
-        session_id=_text(event, "session_id"),
-        model=_text(event, "model"),
-        version=_text(event, "claude_code_version"),
+        session_id=_word(event, "session_id"),
+        model=_word(event, "model"),
+        version=_word(event, "claude_code_version"),
         mcp_servers={
             name: _text(server, "status") or "unknown"
             for server in servers
@@ -217,7 +218,7 @@ def _result(event: Mapping[str, Any]) -> Result:
         errors=tuple(_storable(str(error)) for error in errors) if isinstance(errors, list) else (),
         rounds=_integer(event, "num_turns"),
         cost_usd=_number(event, "total_cost_usd"),
-        session_id=_text(event, "session_id"),
+        session_id=_word(event, "session_id"),
     )
 
 
@@ -225,7 +226,7 @@ def _assistant(event: Mapping[str, Any]) -> Assistant:
     blocks = _blocks(event)
     texts = [_text(block, "text") or "" for block in blocks if block.get("type") == "text"]
     tools = {
-        block["id"]: _text(block, "name") or "tool"
+        block["id"]: _word(block, "name") or "tool"
         for block in blocks
         if block.get("type") == "tool_use" and isinstance(block.get("id"), str)
     }
@@ -252,6 +253,12 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 def _text(event: Mapping[str, Any], key: str) -> str | None:
     value = event.get(key)
     return _storable(value) if isinstance(value, str) else None
+
+
+def _word(event: Mapping[str, Any], key: str) -> str | None:
+    """Return a short text: what is longer than any name is cut."""
+    text = _text(event, key)
+    return text if text is None else text[:_WORD_CHARACTERS]
 
 
 def _integer(event: Mapping[str, Any], key: str) -> int | None:

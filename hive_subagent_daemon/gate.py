@@ -143,8 +143,9 @@ def spawn_gated(spec: ChildSpec) -> Gated:
                 os.close(read_end)
             undo.callback(os.kill, pid, signal.SIGKILL)  # a child of ours that is not reaped: still this one
             pidfd = os.pidfd_open(pid)
-        except OSError as error:
-            message = f"no process could be created: {error.strerror}"
+        except (OSError, ValueError) as error:  # ValueError: a NUL in an argument or the environment
+            reason = error.strerror if isinstance(error, OSError) else error
+            message = f"no process could be created: {reason}"
             raise SpawnError(message) from error
         undo.pop_all()
     procfs.prefer_for_oom_kill(pid, OOM_SCORE)

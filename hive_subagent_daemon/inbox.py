@@ -66,7 +66,7 @@ class Inbox:
         return sorted(i for i in chosen if name is None or entries[i].name == name)
 
     def read(self, loose_end_id: str) -> LooseEnd | None:
-        """Return one loose end; None when its file is gone or damaged. Blocks."""
+        """Return one loose end; None when its file is gone or damaged. Blocks; raises OSError."""
         loose_end = self._records.read_loose_end(loose_end_id)
         if loose_end is None:
             self._entries.pop(loose_end_id, None)

@@ -176,7 +176,7 @@ def _without_result(evidence: Evidence) -> Verdict:
         case Exited(code):
             error = _told(f"claude ended without a result (exit code {code})", evidence)
             known = error_class or ErrorClass.NO_RESULT
-        case _ if error_class is not None and not began:
+        case _ if error_class is not None and not began:  # later, stderr may tell of what was overcome
             error = _told("claude ended without a result while no daemon watched it", evidence)
             known = error_class
         case _:

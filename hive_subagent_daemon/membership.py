@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hive_subagent_daemon import procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,22 @@ def with_descendants(
 
 def turn_with_process(pid: int, roots: Iterable[TurnRoot]) -> str | None:
     """Return the turn that a process belongs to. Blocks."""
-    among = living()
-    for root in roots:
-        if any(found.pid == pid for found in members(root, among)):
-            return root.turn
-    return None
+    return _turn_with(lambda found: found.pid == pid, roots)
 
 
 def turn_with_socket(inode: int, roots: Iterable[TurnRoot]) -> str | None:
     """Return the turn one of whose processes has this socket open. Blocks."""
+    return _turn_with(lambda found: procfs.holds_socket(found.pid, inode), roots)
+
+
+def _turn_with(wanted: Callable[[procfs.Process], bool], roots: Iterable[TurnRoot]) -> str | None:
+    roots = list(roots)
+    if not roots:
+        return None
     among = living()
     for root in roots:
-        if any(procfs.holds_socket(found.pid, inode) for found in members(root, among)):
+        if any(wanted(found) for found in members(root, among)):
             return root.turn
-    return None
+    # A descendant of ours that carries no mark: of which turn is not known, of one it is.
+    ours = [found for found in among if found.parent == os.getpid()]
+    return "unknown" if any(wanted(found) for found in with_descendants(ours, among)) else None

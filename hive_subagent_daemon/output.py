@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEPT_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 STDERR_TAIL_BYTES: Final = 16 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
-_MOST_BYTES_A_LOOK: Final = 64 * 1024 * 1024
+_MOST_BYTES_A_LOOK: Final = 128 * 1024 * 1024
 _GIVE_BACK_STEP_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -60,9 +60,12 @@ class TurnFiles:
             write_private(path, content)
 
     def complete(self) -> None:
-        """Create stdout and stderr where a crash came before them. Blocks."""
+        """See to it that stdout and stderr are regular files, whatever was left there. Blocks."""
         for path in (self.stdout, self.stderr):
-            path.touch(mode=0o600)
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                path.rename(path.with_name(f"{path.name}.foreign"))
+            if not path.exists():  # touching an existing one would forget when it was last written
+                path.touch(mode=0o600)
 
     def last_written(self) -> datetime:
         """Return when the turn last wrote something, by the wall clock. Blocks."""
@@ -193,7 +196,8 @@ class Output:
                 continue  # in the middle of a long line
             end = scanned - len(chunk) + newline + 1
             if end - self._read_upto > LONGEST_LINE_BYTES:
-                self._read_upto = end - newline - 1  # an absurdly long line: skip to this chunk
+                self.trouble = f"a line of {(end - self._read_upto) // 1048576} MiB was passed over"
+                self._read_upto = end - newline - 1  # go on with this chunk
             block = os.pread(self._stdout, end - self._read_upto, self._read_upto)
             at_end = last and end + _CHUNK_BYTES >= size
             self.seen = skim(self.seen, block, offset=self._read_upto, last=at_end)
@@ -204,11 +208,12 @@ class Output:
         if size < self._read_upto:
             self._read_upto = 0  # the child truncated its own output
         if size - self._read_upto > _MOST_BYTES_A_LOOK:
-            self._skip_to(size - KEPT_OUTPUT_BYTES)
+            self._pass_over(size - KEPT_OUTPUT_BYTES)
 
-    def _skip_to(self, offset: int) -> None:
+    def _pass_over(self, offset: int) -> None:
         """Give up following everything: go on at the line behind `offset`."""
         chunk = os.pread(self._stdout, _CHUNK_BYTES, offset)
+        self.trouble = f"{(offset - self._read_upto) // 1048576} MiB of it were too much at once"
         self._read_upto = offset + chunk.find(b"\n") + 1
 
     def _give_back(self, which: int, descriptor: int, upto: int) -> None:

@@ -6,7 +6,9 @@ set aside and reported, never an obstacle (`Records.unreadable` lists them).
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -15,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hive_subagent_daemon import clock, names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
+from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import GONE_PREFIX
 from hive_subagent_daemon.values import LooseEnd, Outcome
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 REMEMBERED_TEXT_CHARACTERS: Final = 4_000
+RECORD_BYTES: Final = 4 * 1024 * 1024
+_NO_FILE: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENOENT)
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,53 @@ class _Format(Generic[Record]):
         return self._adapter.dump_json(record) + b"\n"
 
     def decode(self, content: bytes) -> Record:
-        return self._adapter.validate_json(content)
+        """Return the record; raises ValueError when it is not one that we can have written."""
+        record = self._adapter.validate_json(content)
+        _check(record)
+        return record
 
 
 _TURN: Final = _Format(TurnRecord)
 _SUBAGENT: Final = _Format(SubagentRecord)
 _LOOSE_END: Final = _Format(LooseEnd)
+
+
+def _check(record: TurnRecord | SubagentRecord | LooseEnd) -> None:
+    """Raise ValueError for what no record of ours holds, and what would do harm later."""
+    match record:
+        case TurnRecord():
+            _check_moments(record.started_at)
+            _check_text(record.dir)
+        case SubagentRecord():
+            _check_moments(record.last_turn.started_at, record.last_turn.ended_at)
+            _check_text(record.dir)
+        case LooseEnd():
+            closed = () if record.closed_at is None else (record.closed_at,)
+            _check_moments(record.outcome.started_at, record.outcome.ended_at, *closed)
+
+
+def _check_moments(*texts: str) -> None:
+    for text in texts:
+        if clock.from_text(text).tzinfo is None:
+            message = f"{text!r} has no time zone"
+            raise ValueError(message)
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        message = "a path has a NUL"
+        raise ValueError(message)
+
+
+def _place_of(record: TurnRecord | SubagentRecord | LooseEnd) -> str:
+    """Return the folder and file name that a record must be found under, by what it says of itself."""
+    match record:
+        case TurnRecord():
+            return f"{record.turn}.{record.name}/record.json"
+        case SubagentRecord():
+            return f"names/{record.name}.json"
+        case LooseEnd():
+            return f"loose-ends/{record.id}.json"
 
 
 class Records:
@@ -132,7 +178,7 @@ class Records:
                 continue
             path = folder / "record.json"
             damaged = folder / "damaged"
-            if path.exists():
+            if os.path.lexists(path):
                 damaged.touch(mode=0o600)  # should it have to be set aside: what is left still was a turn
                 record = self._read(path, _TURN)
                 if record is not None:
@@ -162,7 +208,8 @@ class Records:
     def remove_prompt(self, record: SubagentRecord) -> None:
         """Remove the prompt copy of a name, which nothing uses any more."""
         if record.prompt_copy is not None:
-            self._storage.remove(Path(record.prompt_copy))
+            # By its name only: a damaged record must not make us remove anything else.
+            self._storage.remove(self._root / "prompts" / Path(record.prompt_copy).name)
 
     def subagents(self) -> list[SubagentRecord]:
         """Return every name that is remembered."""
@@ -177,10 +224,16 @@ class Records:
         """Store a private copy of a prompt file."""
         self._storage.write(self.prompt_path(name, turn), content)
 
+    def restore_ballast(self) -> None:
+        """Make the ballast again as soon as the disk has room for it."""
+        self._storage.restore_ballast()
+
     def keep_prompts(self, wanted: set[str]) -> None:
         """Remove every prompt copy that is not among the wanted paths."""
         for path in (self._root / "prompts").iterdir():
-            if str(path) not in wanted:
+            if path.is_dir() and not path.is_symlink():
+                self._set_aside(path, "is not a prompt file")
+            elif str(path) not in wanted:
                 self._storage.remove(path)
 
     # Loose ends
@@ -192,7 +245,7 @@ class Records:
     def read_loose_end(self, loose_end_id: str) -> LooseEnd | None:
         """Return one loose end; None when its file is gone or damaged."""
         path = self._loose_end_path(loose_end_id)
-        return self._read(path, _LOOSE_END) if path.exists() else None
+        return self._read(path, _LOOSE_END) if os.path.lexists(path) else None
 
     def remove_loose_end(self, loose_end_id: str) -> None:
         """Remove one loose end for good."""
@@ -220,16 +273,26 @@ class Records:
                 yield path
 
     def _read(self, path: Path, record_format: _Format[Record]) -> Record | None:
+        """Return a record, None when it was damaged and is set aside now.
+
+        An error of the disk or a lack of descriptors is no damage: it is raised (OSError).
+        """
         try:
-            return record_format.decode(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            reason = (
-                error.strerror
-                if isinstance(error, OSError)
-                else f"is not valid ({error.error_count()} errors)"
-            )
-            self._set_aside(path, str(reason))
-            return None
+            record = record_format.decode(read_regular(path, RECORD_BYTES))
+            if _place_of(record) != f"{path.parent.name}/{path.name}":
+                message = "it belongs elsewhere"
+                raise ValueError(message)
+        except ValidationError as error:
+            self._set_aside(path, f"is not valid ({error.error_count()} errors)")
+        except ValueError as error:
+            self._set_aside(path, f"is not valid ({error})")
+        except OSError as error:
+            if not isinstance(error, NotRegularError) and error.errno not in _NO_FILE:
+                raise
+            self._set_aside(path, error.strerror or str(error))
+        else:
+            return record
+        return None
 
     def _set_aside(self, path: Path, reason: str) -> None:
         try:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-SPAWNING_SECONDS: Final = 3.0
+SPAWNING_SECONDS: Final = 2.0
 STOP_SOFT_SECONDS: Final = 3.0
-STOP_HARD_SECONDS: Final = 6.0
+STOP_HARD_SECONDS: Final = 4.0
 STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
@@ -57,6 +57,7 @@ class Registry:
         self._inbox = inbox
         self._claimed: set[str] = set()
         self._unclaimed = anyio.Event()
+        self._giving_up = anyio.Event()
         self._stopping = False
         self._attending: TaskGroup | None = None
         self._some_running = anyio.Event()
@@ -141,6 +142,7 @@ class Registry:
         for turn in turns:
             turn.output.age_seconds()
         await anyio.to_thread.run_sync(_look_at, turns)
+        await anyio.to_thread.run_sync(self._records.restore_ballast)
         for turn in turns:
             turn.notice_activity()
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
@@ -161,9 +163,9 @@ class Registry:
         loose_end = loose_end_of(outcome)
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
-        await self._until_stored(
-            turn, partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
-        )
+        store = partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
+        if not await self._until_stored(turn, store):
+            return  # the record of the turn stays: the next start settles it
         turn.output.retire()
         await anyio.to_thread.run_sync(turn.output.close)
         self.known[record.name] = now
@@ -178,8 +180,8 @@ class Registry:
         _log.log(level, "turn %s ended: %s", record.turn, loose_end.title, extra=ended)
         self.on_change()
 
-    async def _until_stored(self, turn: Turn, store: Callable[[], None]) -> None:
-        """Try to store until the disk takes it; the waiting shows in `status`."""
+    async def _until_stored(self, turn: Turn, store: Callable[[], None]) -> bool:
+        """Try to store until the disk takes it; the waiting shows in `status`. False: given up, at a stop."""
         turn_id = turn.record.turn
         tries = 0
         while True:
@@ -190,8 +192,10 @@ class Registry:
                 _log.error("%s", self.unstored[turn_id], extra=_fields(turn))
             else:
                 self.unstored.pop(turn_id, None)
-                return
-            await anyio.sleep(STORE_RETRY_SECONDS[min(tries, len(STORE_RETRY_SECONDS) - 1)])
+                return True
+            with anyio.move_on_after(STORE_RETRY_SECONDS[min(tries, len(STORE_RETRY_SECONDS) - 1)]):
+                await self._giving_up.wait()
+                return False
             tries += 1
 
     async def stop(self) -> None:
@@ -211,6 +215,7 @@ class Registry:
                     killing.start_soon(turn.kill, Cause.DAEMON_STOPPED)
         if not await _all_ended(turns, within_seconds=STOP_HARD_SECONDS):
             _log.error("some turns did not end in time; the next start will settle them")
+        self._giving_up.set()
 
     async def forget_idle(self, *, days: int) -> int:
         """Forget names whose last turn ended longer ago than this; return how many."""

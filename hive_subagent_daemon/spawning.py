@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import uuid
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from hive_subagent_daemon.gate import ChildSpec, SpawnError
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles, write_private
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
+from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
 from hive_subagent_daemon.turns import Turn
 
@@ -83,6 +84,9 @@ class Spawner:
         settled = {key: value for key, value in config.environment.items() if isinstance(value, str)}
         self.store = ClaudeStore({**claude_command.inherited_environment(environ), **settled})
         self._last_turn: str | None = None
+        # Turns that are being spawned: their first instruction may already call us. Whoever takes a turn over
+        # removes it here.
+        self.pending: dict[str, TurnRoot] = {}
 
     def continue_ids_after(self, turn: str | None) -> None:
         """Let new turn ids sort after this one."""
@@ -140,6 +144,10 @@ class Spawner:
             mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
             archived=() if request.resumes else self._to_archive(request.name, directory),
         )
+        if len(request.prompt.encode()) > config.limits.max_prompt_bytes:
+            most = config.limits.max_prompt_bytes
+            message = f"prompt: it has more than max_prompt_bytes, which is {most}: shorten it."
+            raise RefusedError(message)
         program = claude_command.find_program(config.claude, environment, config.work_dir)
         prompt = claude_command.prompt_bytes(request.prompt)
         return _Plan(
@@ -151,7 +159,7 @@ class Spawner:
         try:
             free = self._storage.free_bytes()
         except OSError as error:
-            return [f"the state directory {self._storage.root} cannot be read: {_reason(error)}."]
+            return [f"the state directory {self._storage.root} cannot be read: {error.strerror or error}."]
         if free >= FREE_BYTES_TO_START:
             return []
         needed = FREE_BYTES_TO_START // _MIB
@@ -159,9 +167,9 @@ class Spawner:
         return [f"{where} has only {free // _MIB} MiB free, a turn needs {needed} MiB: free some space."]
 
     def _check_disk(self) -> None:
-        self._storage.restore_ballast()
         for trouble in self.trouble():
             raise RefusedError(trouble)
+        self._storage.restore_ballast()
 
     def _directory(self, request: TurnRequest) -> Path:
         default = self._config.work_dir
@@ -169,7 +177,7 @@ class Spawner:
             default = Path(request.before.dir)
         if request.dir is not None:
             default = self._config.work_dir / Path(request.dir).expanduser()
-        directory = Path(os.path.normpath(default))
+        directory = default.resolve() if ".." in default.parts else default
         if not _is_utf8(str(directory)):
             message = (
                 f"dir: the working directory {str(directory)!a} is not UTF-8, and claude cannot work there."
@@ -201,14 +209,9 @@ class Spawner:
     # Acting
 
     async def _spawn(self, plan: _Plan) -> Turn:
+        """Prepare and launch; whatever goes wrong, nothing is left of it."""
         record = plan.record
         files = TurnFiles(self._records.turn_folder(record.turn, record.name))
-        try:
-            await anyio.to_thread.run_sync(self._prepare, plan, files)
-            output = Output(files)
-        except (OSError, RefusedError) as error:
-            await anyio.to_thread.run_sync(self._undo, record)
-            raise RefusedError(_trouble(error)) from error
 
         async def recorded(pid: int, start: int) -> None:
             nonlocal record
@@ -216,16 +219,23 @@ class Spawner:
             await anyio.to_thread.run_sync(self._records.update_turn, record)
 
         try:
-            child = await self._launcher.launch(
-                self._spec(plan, files), TurnRoot(record.turn, record.session_id, None, 0), recorded=recorded
-            )
-        except (OSError, SpawnError) as error:
-            output.retire()
-            output.close()
-            await anyio.to_thread.run_sync(self._undo, record)
-            if isinstance(error, OSError):
-                raise RefusedError(_trouble(error)) from error
+            async with AsyncExitStack() as undo:
+                undo.push_async_callback(anyio.to_thread.run_sync, self._undo, record)
+                await anyio.to_thread.run_sync(self._prepare, plan, files)
+                output = Output(files)
+                undo.callback(output.close)
+                undo.callback(output.retire)
+                root = TurnRoot(record.turn, record.session_id, None, 0)
+                self.pending[record.turn] = root
+                undo.callback(self.pending.pop, record.turn)
+                child = await self._launcher.launch(self._spec(plan, files), root, recorded=recorded)
+                undo.pop_all()
+        except SpawnError as error:
             message = f"claude could not be executed ({plan.program}): {error}."
+            raise RefusedError(message) from error
+        except OSError as error:
+            what = error.filename or "state directory"
+            message = f"the turn could not be prepared ({what}): {error.strerror or error}."
             raise RefusedError(message) from error
         return Turn(record, child, output, self.looked_in(record.dir))
 
@@ -305,42 +315,17 @@ def _model(request: TurnRequest) -> str | None:
 def _read_prompt_file(path: Path, limit_bytes: int) -> bytes:
     """Return the content of a regular file; without blocking on a FIFO. Raises RefusedError."""
     try:
-        size, content = _regular_content(path, limit_bytes + 1)
+        content = read_regular(path, limit_bytes + 1)
+    except NotRegularError as error:
+        message = f"prompt_file: {path} is not a regular file: write the instructions to one, pass its path."
+        raise RefusedError(message) from error
     except OSError as error:
         message = f"prompt_file: {path} cannot be read: {error.strerror}."
         raise RefusedError(message) from error
-    if content is None:
-        message = (
-            f"prompt_file: {path} is not a regular file: write the instructions to one and pass its path."
-        )
-        raise RefusedError(message)
     if len(content) > limit_bytes:
         message = (
-            f"prompt_file: {path} has {size} bytes; at most {limit_bytes} are taken: "
+            f"prompt_file: {path} has more bytes than are taken, which are at most {limit_bytes}: "
             "let it point to further files that the subagent reads itself."
         )
         raise RefusedError(message)
     return content
-
-
-def _regular_content(path: Path, most_bytes: int) -> tuple[int, bytes | None]:
-    """Return the size and the beginning of a file; None for the content when it is not a regular one."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return status.st_size, None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return status.st_size, file.read(most_bytes)
-    finally:
-        os.close(descriptor)
-
-
-def _trouble(error: OSError | RefusedError) -> str:
-    if isinstance(error, RefusedError):
-        return str(error)
-    return f"the turn could not be prepared ({error.filename or 'state directory'}): {_reason(error)}."
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

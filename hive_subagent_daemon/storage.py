@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon.errors import StartUpError
@@ -106,7 +107,7 @@ class Storage:
 
     def check_writable(self) -> None:
         """Raise OSError when a durable write is not possible now."""
-        probe = self.root / ".probe"
+        probe = self.root / f".probe.{secrets.token_hex(4)}"
         self.write(probe, b"\0" * 4096)
         probe.unlink()
 
@@ -117,16 +118,17 @@ class Storage:
 
     def restore_ballast(self) -> None:
         """Make the ballast file when it is missing and the disk has room beyond what `start` needs."""
-        if self._ballast.exists() or self.free_bytes() < FREE_BYTES_TO_START + self._ballast_bytes:
-            return
         partial = self._ballast.with_name(".ballast.partial")
         try:
+            if self._ballast.exists() or self.free_bytes() < FREE_BYTES_TO_START + self._ballast_bytes:
+                return
             with partial.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self._ballast_bytes)
             partial.rename(self._ballast)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             _log.warning("the ballast file could not be made: %s", error)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
     def _drop_ballast(self) -> bool:
         """Free the ballast; answer whether there was one."""

@@ -90,6 +90,7 @@ class Subagents:
         with self._registry.claim(request.name), anyio.CancelScope(shield=True):
             turn = await self._spawner.spawn(request)
             self._registry.attend(turn)
+            self._spawner.pending.pop(turn.record.turn, None)
         return {
             "name": turn.record.name,
             "state": State.RUNNING.value,
@@ -190,7 +191,7 @@ class Subagents:
             "activity": views.activity_json(turn.activity, since_seconds=now - turn.activity_since),
             "memory_bytes": turn.child.memory_bytes(),
             "memory_limit_bytes": None,
-            "mcp_problems": mcp_problems(seen, record.mcp_servers),
+            "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
         }
 
     def _warnings(self) -> list[str]:
@@ -199,13 +200,8 @@ class Subagents:
             age = turn.output.age_seconds()
             if age > self._registry.limits.stall_after_seconds:
                 stalled.append(f"{name} has been silent for {clock.lasting(age)}: it may be stuck.")
-        return [
-            *stalled,
-            *self._spawner.trouble(),
-            *self._registry.unstored.values(),
-            *self.notices,
-            *self._records.unreadable,
-        ]
+        lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
+        return views.bounded([*stalled, *self._spawner.trouble(), *lasting])
 
     # Loose ends
 
@@ -214,7 +210,11 @@ class Subagents:
         chosen = self._inbox.select(name=name, ids=ids)
         most = len(chosen) if ids is not None else limit
         characters = views.WHOLE_TEXT_CHARACTERS if ids is not None else views.NOTICE_TEXT_CHARACTERS
-        shown = await anyio.to_thread.run_sync(self._read_loose_ends, chosen, most, characters)
+        try:
+            shown = await anyio.to_thread.run_sync(self._read_loose_ends, chosen, most, characters)
+        except OSError as error:
+            message = f"the loose ends cannot be read now ({error.strerror or error}): try again."
+            raise RefusedError(message) from error
         return {"loose_ends": shown, "remaining": len(chosen) - len(shown)}
 
     def _read_loose_ends(self, ids: list[str], most: int, text_characters: int) -> list[Json]:

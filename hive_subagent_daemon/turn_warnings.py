@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.skim import Seen
 
 _NAMES_SHOWN: Final = 5
+_WARNINGS_KEPT: Final = 50
+_WARNING_CHARACTERS: Final = 1_000
 
 
 def of_ended(evidence: Evidence) -> tuple[str, ...]:
@@ -28,7 +30,7 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
         warnings.append(f"A part of claude's output could not be read: {evidence.unreadable}.")
     if evidence.oom is not None and evidence.oom.kills:
         warnings.append(f"The kernel killed {evidence.oom.kills} processes of this turn for lack of memory.")
-    return tuple(warnings)
+    return tuple(warning[:_WARNING_CHARACTERS] for warning in warnings[:_WARNINGS_KEPT])
 
 
 def mcp_problems(seen: Seen, expected: tuple[str, ...]) -> list[str]:

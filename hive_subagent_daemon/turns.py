@@ -110,7 +110,8 @@ class Turn:
         if not self.has_result or self.stopped_after_result:
             return False
         grace = BACKGROUND_GRACE_SECONDS if self.output.seen.pending else grace_seconds
-        return self.output.age_seconds() > grace
+        chatters = time.monotonic() - self.activity_since > max(BACKGROUND_GRACE_SECONDS, grace_seconds)
+        return chatters or self.output.age_seconds() > grace
 
     async def conclude(self, exit_: Exit) -> Outcome:
         """Empty the turn, read the rest of its output, and judge."""

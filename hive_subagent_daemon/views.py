@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hive_subagent_daemon.skim import Activity
     from hive_subagent_daemon.values import LooseEnd, Outcome
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 # A Claude Code parent is shown about 24 KB of one answer; a client may write a character as `\\uXXXX`.
-ANSWER_BYTES: Final = 24_000
+ANSWER_BYTES: Final = 23_000
 STATUS_ENTRIES: Final = 50
+TEXTS_SHOWN: Final = 10
 STATUS_TEXT_CHARACTERS: Final = 200
 NOTICE_TEXT_CHARACTERS: Final = 4_000
 WHOLE_TEXT_CHARACTERS: Final = 20_000
@@ -38,7 +39,7 @@ def outcome_json(outcome: Outcome, *, text_characters: int = NOTICE_TEXT_CHARACT
         "error": _cut(verdict.error, text_characters),
         "text": _cut(verdict.text, text_characters),
         "text_length": outcome.text_length,
-        "warnings": list(verdict.warnings),
+        "warnings": bounded(verdict.warnings),
         "limited_until": verdict.limited_until,
         "dir": outcome.dir,
         "session_id": outcome.session_id,
@@ -81,6 +82,12 @@ def fitting(entries: Iterable[Json], *, most: int) -> list[Json]:
             break
         chosen.append(entry)
     return chosen
+
+
+def bounded(texts: Sequence[str]) -> list[str]:
+    """Return texts for one answer: few and short enough to leave room for the rest."""
+    shown = [text if len(text) <= 500 else f"{text[:499]}…" for text in texts[:TEXTS_SHOWN]]
+    return shown if len(texts) <= TEXTS_SHOWN else [*shown, f"and {len(texts) - TEXTS_SHOWN} more"]
 
 
 def _cut(text: str | None, characters: int) -> str | None:

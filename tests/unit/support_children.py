@@ -42,15 +42,19 @@ class FakeChild:
         self._stdout = stdout
 
     async def wait(self) -> Exit:
-        """Return how it ended, once it has."""
+        """Return how it ended, once it has; at once for one that nobody knows."""
+        if self.pid == 0:
+            return ExitUnknown()
         await self.gone.wait()
         assert self.exit is not None
         return ExitUnknown() if self.foreign else self.exit
 
     def signal(self, number: int) -> bool:
-        """Take a signal; an obedient child ends by it."""
+        """Take a signal; an obedient child ends by it. Number 0 only asks whether it is there."""
         if self.gone.is_set() or self.pid == 0:
             return False
+        if number == 0:
+            return True
         self.signals.append(number)
         if number == signal.SIGKILL or not self.stubborn:
             self.end(Signalled(number))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from pathlib import Path
 
 from hypothesis import strategies as st
 
+from hive_subagent_daemon import clock
 from hive_subagent_daemon.archive import Rename
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.values import Cause, ErrorClass, LooseEnd, Oom, Outcome, OutcomeKind, Verdict
@@ -76,6 +78,9 @@ def subagent_record(name: str = "reviewer", *, prompt_copy: str | None = None) -
 _texts = st.text(st.characters(codec="utf-8"), max_size=30)
 _some = st.one_of(st.none(), _texts)
 _numbers = st.floats(0, 10**9, allow_nan=False)
+_paths = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+_moments = st.datetimes(timezones=st.just(UTC)).map(clock.as_text)
+
 any_verdict = st.builds(
     Verdict,
     kind=st.sampled_from(OutcomeKind),
@@ -94,11 +99,11 @@ any_outcome = st.builds(
     Outcome,
     name=st.just("reviewer"),
     turn=st.just(TURN),
-    dir=_texts,
+    dir=_paths,
     session_id=_some,
     model=_some,
-    started_at=_texts,
-    ended_at=_texts,
+    started_at=_moments,
+    ended_at=_moments,
     duration_seconds=_numbers,
     text_length=st.integers(0, 2**53),
     verdict=any_verdict,
@@ -108,11 +113,11 @@ any_turn_record = st.builds(
     turn=st.just(TURN),
     name=st.just("reviewer"),
     resumes=st.booleans(),
-    dir=_texts,
+    dir=_paths,
     session_id=_some,
     model=_some,
     prompt_copy=_some,
-    started_at=_texts,
+    started_at=_moments,
     boot_id=_texts,
     mcp_servers=st.lists(_texts, max_size=3).map(tuple),
     archived=st.lists(

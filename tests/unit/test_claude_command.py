@@ -213,7 +213,7 @@ def test_a_value_from_a_file_is_read_for_every_turn_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("gone", "No such file"), ("folder", "Is a directory"), ("bytes", "UTF-8")]
+    ("kind", "reason"), [("gone", "No such file"), ("folder", "not a regular file"), ("bytes", "UTF-8")]
 )
 def test_a_value_that_cannot_be_read_is_refused_by_its_name_without_its_content(
     tmp_path: Path, kind: str, reason: str

@@ -170,6 +170,7 @@ async def test_a_turn_is_recorded_whole_before_its_process_executes_anything(par
     [transcript] = parts.project.iterdir()
 
     def look() -> None:
+        """Take note of the record and of what is there."""
         assert not transcript.exists()
         assert parts.launcher.specs[-1].stdin.read_bytes()
         seen.append(record_of(parts))

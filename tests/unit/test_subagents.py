@@ -36,6 +36,7 @@ async def test_of_many_calls_for_one_name_one_runs_and_the_others_are_refused(
     answers: list[object] = []
 
     async def call() -> None:
+        """Keep the answer or the refusal."""
         try:
             answers.append(await getattr(parts, verb)())
         except RefusedError as error:
@@ -64,6 +65,7 @@ async def test_a_caller_that_hangs_up_in_the_middle_of_a_spawn_leaves_no_unatten
     hung_up = anyio.CancelScope()
 
     async def call() -> None:
+        """Start, and hang up at some time."""
         with hung_up:
             await parts.start()
 
@@ -90,6 +92,7 @@ async def test_a_caller_that_hangs_up_while_the_exec_fails_leaves_nothing(parts:
     parts.launcher.fails = "exec"
 
     async def call() -> None:
+        """Start, and hang up at some time."""
         with anyio.CancelScope() as hung_up:
             scopes.append(hung_up)
             await parts.start()
@@ -174,6 +177,7 @@ async def test_a_turn_that_is_just_ending_is_not_signalled(parts: Parts) -> None
         child.says(streams.init(), streams.result("made it"))
 
         async def end_soon() -> None:
+            """End once the interrupt has seen the result."""
             await until(lambda: parts.registry.running["alpha"].has_result)
             child.end()
 
@@ -191,6 +195,7 @@ async def test_an_interrupt_may_meet_the_end_of_the_turn(
     answers: list[Json] = []
 
     async def interrupt() -> None:
+        """Keep the answer."""
         answers.append(await parts.subagents.interrupt(name="alpha", force=False))
 
     async with parts.running(), anyio.create_task_group() as calls:

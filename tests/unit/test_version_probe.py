@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_output_of_a_short_program_is_returned(fp: FakeProcess) -> None:
+    """As the probe of claude's version needs it."""
     fp.register(["/opt/claude", "--version"], stdout="2.1.197 (Claude Code)\n")
     ended = await Children().run(("/opt/claude", "--version"), timeout_seconds=5)
     assert (ended.returncode, ended.stdout.split()[0]) == (0, "2.1.197")
@@ -21,13 +22,17 @@ async def test_the_output_of_a_short_program_is_returned(fp: FakeProcess) -> Non
 
 
 async def test_a_short_program_that_fails_is_no_exception(fp: FakeProcess) -> None:
+    """A claude that cannot even tell its version is reported, not an accident."""
     fp.register(["claude", "--version"], returncode=3, stderr="no such thing")
     ended = await Children().run(("claude", "--version"), timeout_seconds=5)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", "no such thing")
 
 
 async def test_a_program_that_hangs_is_given_up(fp: FakeProcess) -> None:
+    """The daemon goes on without the version."""
+
     def hang(_: object) -> None:
+        """Behave as `subprocess` does at its time-out."""
         raise subprocess.TimeoutExpired(cmd="claude", timeout=0.1)
 
     fp.register(["claude", "--version"], callback=hang)
