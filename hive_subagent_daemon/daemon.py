@@ -89,6 +89,7 @@ def _build(config: Config, environ: Mapping[str, str]) -> _Parts:
     """Read the state directory and put the parts together. Blocks."""
     ballast = _BALLAST_BASE_BYTES + _BALLAST_BYTES_A_TURN * config.limits.max_running
     storage = Storage(config.state_dir, ballast_bytes=ballast)
+    _remove_halves(storage)
     storage.restore_ballast()
     _instance(storage, config.state_dir / "instance")
     records = Records(storage)
@@ -139,6 +140,14 @@ def _restore_damaged(records: Records, inbox: Inbox, known: Mapping[str, Subagen
             loose_end = loose_end_of(record.last_turn)
             inbox.store(loose_end)
             inbox.show(loose_end)
+
+
+def _remove_halves(storage: Storage) -> None:
+    """Remove what a crash in the middle of a write has left in the state directory itself."""
+    for pattern in (".*.partial", ".probe.*"):
+        for left in storage.root.glob(pattern):
+            if left.is_file():
+                storage.remove(left)
 
 
 def _instance(storage: Storage, path: Path) -> str:

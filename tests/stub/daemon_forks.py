@@ -94,6 +94,7 @@ class Forks:
         fork = Fork(self, pid, os.pidfd_open(pid))
 
         def serves() -> bool:
+            """Tell whether it serves or is gone."""
             found = LISTENING.search(daemon.log[offset:])
             daemon.port = int(found[1]) if found else 0
             return found is not None or fork.is_gone()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.stub.steps import endless, init, reach, success
-from tests.support.daemon_harness import REPOSITORY, Daemon
+from tests.stub.conftest import write_claude
+from tests.stub.steps import forever, init, reach, spawn, success
 from tests.support.processes import eventually
+
+if TYPE_CHECKING:
+    from tests.support.daemon_harness import Daemon
 
 NAME = "alpha"
 EARLIER_SESSION = "11111111-1111-4111-8111-111111111111"
@@ -23,13 +25,12 @@ Json = dict[str, Any]
 
 def write_recording_claude(path: Path) -> Path:
     """Write a scripted claude that first notes, once per turn, that it runs and with which arguments."""
-    place = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})"
-    stub = f"{place}; from tests.stub.claude_stub import main; main()"
+    stub = write_claude(path.with_name("claude.stub"))
     lines = [
         "#!/bin/sh",
         "set -eC  # a second process of the same turn does not come to run",
         'if [ "$HIVE_SUBAGENT_TURN" ]; then printf "%s\\n" "$@" >"$STUB_SCRIPTS/$HIVE_SUBAGENT_TURN.ran"; fi',
-        f'exec {Path(sys.executable).resolve()} -ISc "{stub}" "$@"',
+        f'exec {stub} "$@"',
     ]
     path.write_text("\n".join(lines) + "\n")
     path.chmod(0o755)
@@ -67,7 +68,8 @@ def lay_out(daemon: Daemon) -> None:
     folder.mkdir(parents=True)
     title = {"type": "custom-title", "customTitle": NAME, "sessionId": EARLIER_SESSION}
     (folder / f"{EARLIER_SESSION}.jsonl").write_text(json.dumps(title) + "\n")
-    daemon.script(NAME, success("one"), success("two"), [init(), reach("up"), *endless()[1:]])
+    with_child = [init(), spawn("child", own_session=True), reach("up"), forever()]
+    daemon.script(NAME, success("one"), success("two"), with_child)
 
 
 def project_folder(daemon: Daemon) -> Path:
@@ -188,9 +190,12 @@ def readable(daemon: Daemon, ids: list[str]) -> list[Json]:
 
 def check_folders(daemon: Daemon) -> None:
     """Nothing of a turn is left in the state directory, and no half-written file."""
-    assert daemon.turn_folders() == []
-    assert [path for path in daemon.state.rglob("*partial*") if path.exists()] == []
-    assert list((daemon.state / "set-aside").iterdir()) == [], "something was taken for damaged"
+    for kind, left in {
+        "turns": daemon.turn_folders(),
+        "half-written files": list(daemon.state.rglob(".*")),
+        "files taken for damaged": list((daemon.state / "set-aside").iterdir()),
+    }.items():
+        assert not left, f"{kind} left: {left}"
 
 
 def check_archives(daemon: Daemon, ran: list[Ran]) -> None:

@@ -13,10 +13,12 @@ import functools
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from unittest import mock
@@ -36,8 +38,18 @@ T = TypeVar("T")
 P = ParamSpec("P")
 # What the package imports only once it serves: imported here before the forks.
 SERVING = ("anyio._backends._asyncio", "uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on")
-DURABLE = ("write", "make_folder", "rename", "remove", "remove_folder", "set_aside", "restore_ballast")
+DURABLE = (
+    "write",
+    "make_folder",
+    "rename",
+    "remove",
+    "remove_folder",
+    "set_aside",
+    "check_writable",
+    "restore_ballast",
+)
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
+RANDOM = re.compile(r"\.[0-9a-f]{8}$")  # what makes the name of a file unique
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -67,7 +79,7 @@ class Instants:
         if not path.startswith(f"{self._root}/"):
             return "transcript"
         parts = [part for number, part in enumerate(Path(path).relative_to(self._root).parts) if number != 1]
-        return "/".join("partial" if part.endswith(".partial") else part for part in parts)
+        return "/".join("partial" if part.endswith(".partial") else RANDOM.sub("", part) for part in parts)
 
     def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Take a change of a file, or the creation of a gate, for an instant."""
@@ -101,6 +113,7 @@ def watched(
 
     @functools.wraps(operation)
     def around(storage: Storage, /, *paths: P.args, **named: P.kwargs) -> T:
+        """Pass by the instants around the operation."""
         what = " ".join([name, *(instants.place(str(path)) for path in paths[:1])])
         instants.reach(f"before {what}")
         returned = operation(storage, *paths, **named)
@@ -122,7 +135,10 @@ def watched_launch(
         *,
         recorded: Callable[[int, int], Awaitable[None]],
     ) -> Child:
+        """Pass by the instants around and within the launch."""
+
         async def at_the_gate(pid: int, start: int) -> None:
+            """Pass by the instants around the recording."""
             instants.reach("at the gate")
             await recorded(pid, start)
             instants.reach("recorded")
@@ -158,7 +174,8 @@ def become_daemon(order: dict[str, Any]) -> NoReturn:
 def main() -> None:
     """Carry out orders until the standard input ends."""
     for module in SERVING:
-        importlib.import_module(module)
+        with suppress(ImportError):  # it only saves time
+            importlib.import_module(module)
     for line in sys.stdin:
         order = json.loads(line)
         if order["do"] == "fork":
