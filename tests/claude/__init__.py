@@ -1,0 +1,1 @@
+"""The real claude against the offline model."""
