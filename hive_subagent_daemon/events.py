@@ -230,6 +230,8 @@ def _assistant(event: Mapping[str, Any]) -> Assistant:
         for block in blocks
         if block.get("type") == "tool_use" and isinstance(block.get("id"), str)
     }
+    if event.get("parent_tool_use_id") is not None:
+        return Assistant("", tools)  # of a helper of claude's own: neither the subagent's words nor its end
     return Assistant("\n".join(texts), tools, _text(event, "error"))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hive_subagent_daemon import events
 from tests.claude.real_daemon import PATH, claude_environment, helper
-from tests.support.processes import is_alive
+from tests.support.processes import eventually, is_alive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +72,20 @@ def test_a_helper_of_its_own_in_the_background_is_waited_for(daemon: RealDaemon)
     end = daemon.completed("worker", f"{work} [[say: begun]]")
     assert (daemon.work / "file").exists()
     assert end["warnings"] == []
+
+
+@pytest.mark.shows("facts-4-background-task", "case-F5")
+def test_the_words_of_a_helper_are_not_taken_for_those_of_the_subagent(daemon: RealDaemon) -> None:
+    words = "x" * 40
+    daemon.begin("worker", f"{helper('[[fill: 40]]', run_in_background=True)} [[silent]]")
+
+    def helper_has_spoken() -> bool:
+        return any(words in path.read_text() for path in (daemon.home / ".claude").rglob("agent-*.jsonl"))
+
+    eventually(helper_has_spoken, within=60, what="the helper's words in its own transcript")
+    daemon.ok("interrupt", name="worker")
+    end = daemon.loose_end("worker")
+    assert (end["outcome"], end["text"]) == ("killed", None)
 
 
 @pytest.mark.shows("facts-4-events-of-background-work")
