@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hive_subagent_daemon import procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,43 @@ def with_descendants(
 
 
 def turn_with_process(pid: int, roots: Iterable[TurnRoot]) -> str | None:
-    """Return the turn that a process belongs to. Blocks."""
-    return _turn_with(lambda found: found.pid == pid, roots)
+    """Return the turn that a process belongs to; `unknown` when it is ours but nothing tells which. Blocks."""
+    return _turn_with(lambda found: found.pid == pid, list(roots))
 
 
 def turn_with_socket(inode: int, roots: Iterable[TurnRoot]) -> str | None:
-    """Return the turn one of whose processes has this socket open. Blocks."""
-    return _turn_with(lambda found: procfs.holds_socket(found.pid, inode), roots)
+    """Return the turn one of whose processes has this socket open; see `turn_with_process`. Blocks."""
+    return _turn_with(lambda found: procfs.holds_socket(found.pid, inode), list(roots))
 
 
-def _turn_with(wanted: Callable[[procfs.Process], bool], roots: Iterable[TurnRoot]) -> str | None:
-    roots = list(roots)
+def _turn_with(wanted: Callable[[procfs.Process], bool], roots: list[TurnRoot]) -> str | None:
+    """Look among our own descendants only: as child subreaper we are an ancestor of every turn's process."""
     if not roots:
         return None
-    among = living()
-    for root in roots:
-        if any(wanted(found) for found in members(root, among)):
-            return root.turn
-    # A descendant of ours that carries no mark: of which turn is not known, of one it is.
-    ours = [found for found in among if found.parent == os.getpid()]
-    return "unknown" if any(wanted(found) for found in with_descendants(ours, among)) else None
+    above: dict[int, procfs.Process] = {}
+    for found in _descendants(os.getpid()):
+        above[found.pid] = found
+        if wanted(found):
+            return _turn_of(found, above, roots) or "unknown"
+    return None
+
+
+def _turn_of(found: procfs.Process, above: dict[int, procfs.Process], roots: list[TurnRoot]) -> str | None:
+    """Return the turn that owns a process or else the nearest of its ancestors."""
+    process: procfs.Process | None = found
+    while process is not None:
+        for root in roots:
+            if root.owns(process):
+                return root.turn
+        process = above.get(process.parent)
+    return None
+
+
+def _descendants(pid: int) -> Iterator[procfs.Process]:
+    """Yield all that descends from a process, parents before their children."""
+    waiting = procfs.children(pid)
+    while waiting:
+        found = procfs.process(waiting.pop())
+        if found is not None and not found.dead:
+            yield found
+            waiting += procfs.children(found.pid)

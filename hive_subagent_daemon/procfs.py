@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,16 @@ def processes() -> Iterator[Process]:
         for entry in entries:
             if entry.name.isdigit() and (found := process(int(entry.name))) is not None:
                 yield found
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of the children of a process (all its threads'); empty when it has ended."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in (_PROC / str(pid) / "task").iterdir():
+            with suppress(OSError):
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
 
 
 def environment(pid: int) -> list[bytes]:

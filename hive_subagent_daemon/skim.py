@@ -112,9 +112,9 @@ def skim(seen: Seen, block: bytes, *, offset: int, last: bool = False) -> Seen:
     `last` says that no more will come: then long lines at its end are parsed too.
     """
     longest = LONGEST_LINE_BYTES if last else TAIL_BYTES
-    for start, end in _interesting(block, last=last, first=seen.init is None):
+    for (start, end), marked in _interesting(block, last=last, first=seen.init is None):
         line = block[start:end]
-        whole = len(line) <= longest or _is_marked(line)
+        whole = len(line) <= (LONGEST_LINE_BYTES if marked else longest)
         event = parse(line) if whole else _by_its_beginning(line)
         seen = _after(seen, event, line_end=offset + end)
     return seen
@@ -127,19 +127,21 @@ def _by_its_beginning(line: bytes) -> Event:
     return Assistant("", {}) if _ASSISTANT_LINE.match(line) else Other()
 
 
-def _is_marked(line: bytes) -> bool:
-    return len(line) <= LONGEST_LINE_BYTES and any(mark in line for mark in _MARKS)
+def _interesting(block: bytes, *, last: bool, first: bool) -> list[tuple[tuple[int, int], bool]]:
+    """Return the spans of the lines worth parsing, in order, and whether each holds a mark.
 
-
-def _interesting(block: bytes, *, last: bool, first: bool) -> list[tuple[int, int]]:
-    """Return the spans of the lines worth parsing, in order; `first`: claude has not told of itself yet."""
-    spans: dict[int, int] = dict(_first_lines(block)) if first else {}
-    for mark in _MARKS:
-        spans.update(_lines_with(block, mark, most=MARKED_LINES))
-    spans.update(_lines_with(block, _ASSISTANT_MARK, most=4 if last else 1))
-    tail = max(0, len(block) - TAIL_BYTES)
+    `first`: claude has not told of itself yet.
+    """
+    spans: dict[tuple[int, int], bool] = {}
+    if first:
+        spans.update(dict.fromkeys(_first_lines(block), False))
+    spans.update(dict.fromkeys(_lines_with(block, _ASSISTANT_MARK, most=4 if last else 1), False))
     most = TAIL_LINES if len(block) > SMALL_BLOCK_BYTES else MARKED_LINES
-    spans.update(_last_lines(block, from_offset=tail, most=most))
+    spans.update(
+        dict.fromkeys(_last_lines(block, from_offset=max(0, len(block) - TAIL_BYTES), most=most), False)
+    )
+    for mark in _MARKS:
+        spans.update(dict.fromkeys(_lines_with(block, mark, most=MARKED_LINES), True))
     return sorted(spans.items())
 
 
