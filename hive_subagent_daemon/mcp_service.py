@@ -6,6 +6,7 @@ only an unknown tool is an error of the protocol, as its specification says.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,16 @@ def _text(text: str) -> types.TextContent:
 
 def _well_formed(answer: Mapping[str, object]) -> Answer:
     """Return the answer in valid Unicode, so that it is not lost on its way."""
+    try:
+        json.dumps(
+            answer, ensure_ascii=False
+        ).encode()  # nearly always: then there is nothing to walk through
+    except UnicodeEncodeError:
+        return _without_surrogates(answer)
+    return dict(answer)
+
+
+def _without_surrogates(answer: Mapping[str, object]) -> Answer:
     return {key: _well_formed_value(value) for key, value in answer.items()}
 
 
@@ -116,7 +127,7 @@ def _well_formed_value(value: object) -> object:
         # Half of a surrogate pair stands for a byte of a path that is not UTF-8.
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return _well_formed(value)
+        return _without_surrogates(value)
     if isinstance(value, list | tuple):
         return [_well_formed_value(item) for item in value]
     return value

@@ -68,7 +68,7 @@ def with_descendants(
 
 
 def turn_with_process(pid: int, roots: Iterable[TurnRoot]) -> str | None:
-    """Return the turn that a process belongs to; `unknown` when it is ours but nothing tells which. Blocks."""
+    """Return the turn that a process belongs to; `unknown` when it is ours but nothing tells it. Blocks."""
     return _turn_with(lambda found: found.pid == pid, list(roots))
 
 

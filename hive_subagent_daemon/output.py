@@ -138,6 +138,10 @@ class Output:
         self._looked_at = now
         return now - self._last_output_at
 
+    def silent_seconds(self) -> float:
+        """Return the age of the last output as of the last look; costs nothing."""
+        return self._clock() - self._last_output_at
+
     def look(self) -> None:
         """Read what is new and give back to the file system what is no longer needed."""
         with self._reading, self._noting_trouble():

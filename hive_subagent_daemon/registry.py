@@ -110,6 +110,14 @@ class Registry:
         _log.info("turn %s of %s began", record.turn, record.name, extra=_fields(turn))
         self.on_change()
 
+    def stalled(self) -> list[str]:
+        """Say which turns have been silent for too long, as of the last look."""
+        return [
+            f"{name} has been silent for {clock.lasting(turn.output.silent_seconds())}: it may be stuck."
+            for name, turn in self.running.items()
+            if turn.silent
+        ]
+
     def roots(self) -> list[TurnRoot]:
         """Return by what the processes of every running turn are recognised."""
         return [
@@ -144,7 +152,7 @@ class Registry:
         await anyio.to_thread.run_sync(_look_at, turns)
         await anyio.to_thread.run_sync(self._records.restore_ballast)
         for turn in turns:
-            turn.notice_activity()
+            turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
                 self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import claude_command, clock, views
+from hive_subagent_daemon import claude_command, views
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.turn_warnings import mcp_problems
@@ -195,13 +195,8 @@ class Subagents:
         }
 
     def _warnings(self) -> list[str]:
-        stalled = []
-        for name, turn in self._registry.running.items():
-            age = turn.output.age_seconds()
-            if age > self._registry.limits.stall_after_seconds:
-                stalled.append(f"{name} has been silent for {clock.lasting(age)}: it may be stuck.")
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*stalled, *self._spawner.trouble(), *lasting])
+        return views.bounded([*self._registry.stalled(), *self._spawner.trouble(), *lasting])
 
     # Loose ends
 

@@ -55,6 +55,7 @@ class Turn:
     activity_since: float = field(default_factory=time.monotonic)
     sent: list[SentSignal] = field(default_factory=list)
     stopped_after_result: bool = False
+    silent: bool = False
     still_alive: tuple[str, ...] = ()
     outcome: Outcome | None = None
     exited: anyio.Event = field(default_factory=anyio.Event)
@@ -91,8 +92,9 @@ class Turn:
         self.still_alive = leftovers.alive
         return leftovers
 
-    def notice_activity(self) -> None:
+    def notice_activity(self, *, stall_after_seconds: float) -> None:
         """Take note of what claude is doing now and since when; called after each look at the output."""
+        self.silent = self.output.silent_seconds() > stall_after_seconds
         now = self.output.seen.activity
         if now != self.activity:
             self.activity = now
