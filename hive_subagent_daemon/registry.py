@@ -110,13 +110,9 @@ class Registry:
         _log.info("turn %s of %s began", record.turn, record.name, extra=_fields(turn))
         self.on_change()
 
-    def stalled(self) -> list[str]:
-        """Say which turns have been silent for too long, as of the last look."""
-        return [
-            f"{name} has been silent for {clock.lasting(turn.output.silent_seconds())}: it may be stuck."
-            for name, turn in self.running.items()
-            if turn.silent
-        ]
+    def stalled(self) -> dict[str, float]:
+        """Return which turns have been silent for too long, and for how many seconds, as of the last look."""
+        return {name: turn.output.silent_seconds() for name, turn in self.running.items() if turn.silent}
 
     def roots(self) -> list[TurnRoot]:
         """Return by what the processes of every running turn are recognised."""

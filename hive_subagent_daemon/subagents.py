@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import claude_command, views
+from hive_subagent_daemon import claude_command, clock, views
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.turn_warnings import mcp_problems
@@ -145,7 +145,7 @@ class Subagents:
             "launcher": self._launcher_description,
             "claude_version": self._registry.claude_version,
             "undelivered": 0,
-            "warnings": self._warnings(),
+            "warnings": self._warnings(shown),
         }
 
     def _recent(self) -> list[str]:
@@ -194,9 +194,14 @@ class Subagents:
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
         }
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self, shown: list[Json]) -> list[str]:
+        silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
+        stalled = [
+            f"{name} has been silent for {clock.lasting(age)}: it may be stuck."
+            for name, age in silent.items()
+        ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*self._registry.stalled(), *self._spawner.trouble(), *lasting])
+        return views.bounded([*stalled, *self._spawner.trouble(), *lasting])
 
     # Loose ends
 
