@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.values import LooseEnd
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

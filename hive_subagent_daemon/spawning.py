@@ -82,7 +82,9 @@ class Spawner:
         self._launcher = launcher
         self._environ = environ
         settled = {key: value for key, value in config.environment.items() if isinstance(value, str)}
-        self.store = ClaudeStore({**claude_command.inherited_environment(environ), **settled})
+        # Without what is read from files: that may change, and neither PATH nor HOME are secrets.
+        self._settled_environment = claude_command.inherited_environment(environ) | settled
+        self.store = ClaudeStore(self._settled_environment)
         self._last_turn: str | None = None
         # Turns that are being spawned: their first instruction may already call us. Whoever takes a turn over
         # removes it here.
@@ -98,10 +100,9 @@ class Spawner:
 
     def find_program(self) -> Path:
         """Return the claude program that a turn would run now; raises RefusedError."""
-        environment = claude_command.inherited_environment(self._environ) | {
-            key: value for key, value in self._config.environment.items() if isinstance(value, str)
-        }
-        return claude_command.find_program(self._config.claude, environment, self._config.work_dir)
+        return claude_command.find_program(
+            self._config.claude, self._settled_environment, self._config.work_dir
+        )
 
     async def spawn(self, request: TurnRequest) -> Turn:
         """Return the running turn once its program is confirmed to execute.
