@@ -72,9 +72,10 @@ class Seen:
     """All that the output of a turn has told so far.
 
     `result_end` is the offset behind the last result's line. `round_open` tells that a further round began
-    after the last result (or that there is none yet); `earlier` has the last results that were followed by a
-    round. `pending` maps the id of unfinished background work to its description, `cut_off` that of work which
-    claude ended after its result. `limited_until` is in seconds since the epoch. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
+    after the last result (or that there is none yet); `earlier` has the last results that were followed by
+    a round. `pending` maps the id of unfinished background work to its description, `cut_off` that of work
+    which claude ended after its result. `limited_until` is in seconds since the epoch. Texts are cut at
+    KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
     """
 
     init: Init | None = None
