@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from hive_subagent_daemon import __version__, log
+from hive_subagent_daemon import __version__, log, units_main
 from hive_subagent_daemon.config import Config, Flags, effective, load_config
 from hive_subagent_daemon.daemon import run
 from hive_subagent_daemon.errors import ConfigError, StartUpError
+from hive_subagent_daemon.notify import Notifier
+from hive_subagent_daemon.passed_sockets import passed_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon, or `--check`; return the exit code (1: cannot serve, 2: configuration or usage)."""
-    arguments = _parser().parse_args(argv)
+    """Run the daemon, `--check` or `units`; return the code (1: cannot serve, 2: configuration or usage)."""
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] == "units":
+        return units_main.main(words[1:])
+    arguments = _parser().parse_args(words)
     try:
         load = partial(
             load_config,
@@ -56,7 +61,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(config: Config, load: partial[Config]) -> int:
     log.set_up(config.log_level)
     _listen_to_signals()
-    anyio.run(partial(run, config, environ=dict(os.environ), reload=load), backend="asyncio")
+    # What systemd has passed is taken before there is any thread or child that could inherit it.
+    passed = passed_sockets()
+    notifier = Notifier()
+    serve = partial(
+        run,
+        config,
+        user_name=_user_name(),
+        environ=dict(os.environ),
+        reload=load,
+        notifier=notifier,
+        passed=passed,
+    )
+    anyio.run(serve, backend="asyncio")
     return 0
 
 
@@ -72,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hive-subagent-daemon",
         description="Hands bounded work to headless claude processes over MCP and tells how each ended.",
+        epilog="To run it under systemd: `%(prog)s units --help`.",
         allow_abbrev=False,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
