@@ -1,4 +1,4 @@
-"""The sockets on which the daemon listens: bound by itself or passed in, and never beyond this machine."""
+"""The sockets on which the daemon listens: bound by itself or passed in, never reachable from elsewhere."""
 
 from __future__ import annotations
 
@@ -83,30 +83,6 @@ def bind_all(addresses: Iterable[ListenAddress]) -> Listeners:
     return Listeners(bound)
 
 
-def adopted(descriptor: int) -> Listener:
-    """Take over a listening stream socket that was passed in; refused when other machines could reach it.
-
-    `socket.socket(fileno=…)` detects the protocol, on which asyncio decides whether it sets TCP_NODELAY.
-    """
-    try:
-        passed = socket.socket(fileno=descriptor)
-    except OSError as error:
-        message = (
-            f"the passed descriptor {descriptor} is no socket ({error.strerror}): check the socket unit."
-        )
-        raise StartUpError(message) from error
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(passed)
-        listens = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if passed.type != socket.SOCK_STREAM or not listens:
-            message = f"the passed descriptor {descriptor} is no listening stream socket: use ListenStream=."
-            raise StartUpError(message)
-        passed.set_inheritable(False)
-        _check_reach(passed)
-        undo.pop_all()
-    return Listener(passed, _names_of(passed))
-
-
 def url_of(listening: socket.socket) -> str:
     """Return `http://HOST:PORT/mcp` or `unix:PATH`."""
     name = listening.getsockname()
@@ -116,6 +92,13 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_bracketed(name[0])}:{name[1]}/mcp"
 
 
+def names_of(listening: socket.socket) -> frozenset[str]:
+    """Return what a Host header may name because the socket is bound to it."""
+    if listening.family == socket.AF_UNIX:
+        return frozenset()
+    return frozenset({_bracketed(listening.getsockname()[0]).lower()})
+
+
 def _bound(address: ListenAddress) -> list[Listener]:
     match address:
         case UnixAddress(path=path):
@@ -123,7 +106,7 @@ def _bound(address: ListenAddress) -> list[Listener]:
             return [Listener(listening, file=file)]
         case TcpAddress(host=host, port=port):
             names = frozenset({_bracketed(host).lower()})
-            return [Listener(bound, names | _names_of(bound)) for bound in _bound_tcp(host, port)]
+            return [Listener(bound, names | names_of(bound)) for bound in _bound_tcp(host, port)]
 
 
 def _bound_tcp(host: str, port: int) -> list[socket.socket]:
@@ -163,7 +146,9 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind((address, port))
-        _check_reach(listening)
+        if (fault := reach_fault(listening)) is not None:
+            message = f"{fault}."
+            raise StartUpError(message)
         # Two sockets with SO_REUSEADDR can be bound to one port; only the second listen fails.
         listening.listen(BACKLOG)
         undo.pop_all()
@@ -184,23 +169,29 @@ def _resolved(host: str) -> list[tuple[socket.AddressFamily, str]]:
     )
     for _family, address in addresses:
         if not plain_address(address).is_loopback:
-            raise StartUpError(_not_loopback(address))
+            message = f"{_not_loopback(address)}."
+            raise StartUpError(message)
     return addresses
 
 
-def _check_reach(listening: socket.socket) -> None:
-    """Refuse, by its real name, a socket that other machines could reach."""
-    if listening.family == socket.AF_UNIX:
-        return
-    address = listening.getsockname()[0] if listening.family in {socket.AF_INET, socket.AF_INET6} else None
-    if address is None or not plain_address(address).is_loopback:
-        raise StartUpError(_not_loopback(address or f"of {listening.family}"))
+def reach_fault(listening: socket.socket) -> str | None:
+    """Say, by its real name, what is wrong with a socket that other machines could reach."""
+    name = listening.getsockname()
+    match listening.family:
+        case socket.AF_UNIX:
+            return None
+        case socket.AF_INET | socket.AF_INET6 if plain_address(name[0]).is_loopback:
+            return None
+        case socket.AF_INET | socket.AF_INET6:
+            return _not_loopback(name[0])
+        case family:
+            return _not_loopback(f"of {family!s}")
 
 
 def _not_loopback(address: str) -> str:
     return (
         f"listen address {address} is not a loopback address: whoever reaches this daemon can run code as "
-        f"its user, so it listens on 127.0.0.1, [::1], localhost or unix:PATH only."
+        f"its user, so it listens on 127.0.0.1, [::1], localhost or unix:PATH only"
     )
 
 
@@ -221,12 +212,6 @@ def _bind_trouble(host: str, port: int, error: OSError) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _names_of(listening: socket.socket) -> frozenset[str]:
-    if listening.family == socket.AF_UNIX:
-        return frozenset()
-    return frozenset({_bracketed(listening.getsockname()[0]).lower()})
 
 
 def _close(listener: Listener) -> None:

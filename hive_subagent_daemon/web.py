@@ -1,15 +1,18 @@
 """Serve the HTTP application on given sockets with uvicorn, guarded, until told to stop, and end cleanly.
 
 What uvicorn does not do by itself is here: the peer of each connection is found when it is accepted, before a
-byte is read; connections of strangers are few and short; open event streams are ended at a shutdown.
+byte is read; connections of strangers are few and short; open event streams are ended at a shutdown, and no
+connection that was accepted before it is dropped without an answer to its first request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
+import anyio.lowlevel
 import h11
 import uvicorn
 from typing_extensions import override
@@ -20,7 +23,6 @@ from hive_subagent_daemon.listeners import BACKLOG
 from hive_subagent_daemon.peer import PeerFinder
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
@@ -33,6 +35,14 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 KEEP_ALIVE_SECONDS: Final = 600
 # The backstop for a response that does not end although every stream was told to.
 SHUTDOWN_LIMIT_SECONDS: Final = 2
+# How long a shutdown waits for the first requests on connections that were accepted just before it.
+FIRST_REQUEST_SECONDS: Final = 0.5
+# A client that calls again and again on one connection sends its next call within this time, and learns from
+# the answer that it was the last one there; closing the connection at once would hit that call.
+LAST_ANSWER_SECONDS: Final = 0.1
+# An accepted connection is a task of asyncio's before it is one of ours: so many turns of the event loop.
+LOOP_TURNS: Final = 3
+CLOSE_HEADER: Final = (b"connection", b"close")
 # Peers that the access rule refuses can only read /healthz: they need neither long nor many connections, and
 # must not use up our descriptors.
 MAX_STRANGERS: Final = 32
@@ -40,13 +50,33 @@ STRANGER_SECONDS: Final = 5.0
 
 
 class Door:
-    """What all connections share: the rule, the finder of peers, and the strangers that are inside now."""
+    """What all connections share: the rule, the finder of peers, the strangers inside now, and the end."""
 
     def __init__(self, rule: AccessRule, finder: PeerFinder) -> None:
         """Nobody is inside yet."""
         self.rule: Final = rule
         self.finder: Final = finder
         self.strangers: Final[dict[asyncio.BaseTransport, asyncio.TimerHandle]] = {}
+        self.closing = False
+        self._unheard: Final[set[EdgeProtocol]] = set()
+        self._all_heard = anyio.Event()
+
+    def enter(self, connection: EdgeProtocol) -> None:
+        """Expect a first request on this connection."""
+        self._unheard.add(connection)
+
+    def heard(self, connection: EdgeProtocol) -> None:
+        """Expect nothing more: the first request is complete, or the connection gone."""
+        self._unheard.discard(connection)
+        if not self._unheard:
+            self._all_heard.set()
+
+    async def hear_all(self, *, until: float) -> None:
+        """Wait for the first requests that are still to come, at most until this time of the loop."""
+        self._all_heard = anyio.Event()
+        if self._unheard:
+            with anyio.CancelScope(deadline=until):
+                await self._all_heard.wait()
 
 
 class EdgeProtocol(H11Protocol):
@@ -59,6 +89,7 @@ class EdgeProtocol(H11Protocol):
         """Find the peer before anything is read, and put it where the guard looks for it."""
         transport = cast("asyncio.Transport", transport)
         super().connection_made(transport)
+        self.door.enter(self)
         peer = self.door.finder.peer_of(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, CONNECTION_KEY: Connection(peer)}
         if not self.door.rule.admits(peer):
@@ -72,10 +103,29 @@ class EdgeProtocol(H11Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the stranger."""
+        """Forget the connection."""
+        self.door.heard(self)
         if (limit := self.door.strangers.pop(self.transport, None)) is not None:
             limit.cancel()
         super().connection_lost(exc)
+
+    @override
+    def handle_events(self) -> None:
+        """Note that the first request is complete; in a shutdown, the answer says that it is the last."""
+        super().handle_events()
+        if self.cycle is None:
+            return
+        if not self.cycle.more_body:
+            self.door.heard(self)
+        if self.door.closing:
+            self.say_last()
+
+    def say_last(self) -> None:
+        """Have the answer that is still to be sent, if any, say that the connection will be closed."""
+        if self.cycle is None:
+            return
+        if not self.cycle.response_started:
+            self.cycle.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
 
     @override
     def shutdown(self) -> None:
@@ -92,12 +142,14 @@ class EdgeServer(uvicorn.Server):
         self,
         config: uvicorn.Config,
         *,
+        door: Door,
         started: Callable[[], object],
         stop: anyio.Event,
         close_streams: Callable[[], Awaitable[None]],
     ) -> None:
         """Keep what the daemon wants to know and to decide."""
         super().__init__(config)
+        self._door: Final = door
         self._on_started: Final = started
         self._stop: Final = stop
         self._close_streams: Final = close_streams
@@ -128,10 +180,30 @@ class EdgeServer(uvicorn.Server):
             return
         self._shut_down = True
         with anyio.CancelScope(shield=True):
-            for server in self.servers:
-                server.close()
+            first_requests_until = anyio.current_time() + FIRST_REQUEST_SECONDS
+            await self._stop_accepting(sockets or [])
             await self._close_streams()
+            await self._door.hear_all(until=first_requests_until)
+            if self.server_state.connections:
+                await anyio.sleep(LAST_ANSWER_SECONDS)
             await super().shutdown(sockets)
+
+    async def _stop_accepting(self, sockets: list[socket.socket]) -> None:
+        """Leave what waits in the kernel to our successor, and take in completely what was accepted.
+
+        A closed server of asyncio drops connections that it has accepted and not yet made into transports.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            loop.remove_reader(listening)
+        for _ in range(LOOP_TURNS):
+            await anyio.lowlevel.checkpoint()
+        self._door.closing = True
+        for connection in self.server_state.connections:
+            if isinstance(connection, EdgeProtocol):
+                connection.say_last()
+        for server in self.servers:
+            server.close()
 
 
 async def serve(
@@ -146,11 +218,13 @@ async def serve(
     """Serve `app` behind the access guard until `stop` is set; the sockets are closed at the end.
 
     `started` is called when connections are accepted. A shutdown, a cancelled one too, stops accepting,
-    awaits `close_streams`, and takes no more than two seconds beyond that.
+    awaits `close_streams`, and waits half a second (from its beginning) for the first requests on connections
+    accepted before it; it takes little more than two seconds beyond that.
     """
     with contextlib.closing(PeerFinder()) as finder:
-        config = _configuration(AccessGuard(app, rule), Door(rule, finder))
-        server = EdgeServer(config, started=started, stop=stop, close_streams=close_streams)
+        door = Door(rule, finder)
+        config = _configuration(AccessGuard(app, rule), door)
+        server = EdgeServer(config, door=door, started=started, stop=stop, close_streams=close_streams)
         try:
             await server.serve(list(sockets))
         finally:

@@ -1,8 +1,7 @@
-"""Where the daemon listens: TCP sockets on loopback only, its own or passed in."""
+"""Where the daemon listens by itself: TCP sockets on loopback only."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -11,25 +10,10 @@ import pytest
 
 from hive_subagent_daemon.config_values import TcpAddress, UnixAddress
 from hive_subagent_daemon.errors import StartUpError
-from hive_subagent_daemon.listeners import adopted, bind_all
+from hive_subagent_daemon.listeners import bind_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@contextlib.contextmanager
-def passed(
-    family: socket.AddressFamily, address: tuple[str, int] | str, *, kind: int = socket.SOCK_STREAM
-) -> Iterator[int]:
-    """Make a listening socket and give its bare descriptor, as a socket unit would pass it in."""
-    with socket.socket(family, kind) as listener:
-        listener.bind(address)
-        if kind == socket.SOCK_STREAM:
-            listener.listen()
-        descriptor = os.dup(listener.fileno())
-        os.set_inheritable(descriptor, True)
-        yield descriptor
 
 
 def test_a_tcp_address_is_listened_on_and_named_with_its_actual_port() -> None:
@@ -153,54 +137,3 @@ def test_a_port_can_be_used_again_at_once_after_a_restart() -> None:
         client.close()
     with bind_all([TcpAddress(*name)]) as again:
         assert again.sockets[0].getsockname() == name
-
-
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_passed_loopback_socket_is_adopted(family: socket.AddressFamily) -> None:
-    host = "127.0.0.1" if family == socket.AF_INET else "::1"
-    with passed(family, (host, 0)) as descriptor:
-        listener = adopted(descriptor)
-        with listener.socket as listening:
-            assert (listening.fileno(), listening.family) == (descriptor, family)
-            assert listening.proto == socket.IPPROTO_TCP
-            assert not listening.get_inheritable()
-            assert listener.url.startswith(f"http://{host if family == socket.AF_INET else '[::1]'}:")
-            assert listener.names == {"127.0.0.1" if family == socket.AF_INET else "[::1]"}
-
-
-def test_a_passed_unix_socket_is_adopted_and_its_file_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with passed(socket.AF_UNIX, str(path)) as descriptor:
-        listener = adopted(descriptor)
-        assert (listener.url, listener.file) == (f"unix:{path}", None)
-        listener.socket.close()
-    assert path.exists()
-
-
-def test_a_passed_abstract_unix_socket_is_named_with_an_at_sign() -> None:
-    with passed(socket.AF_UNIX, f"\0hive-{os.getpid()}") as descriptor:
-        listener = adopted(descriptor)
-        assert listener.url == f"unix:@hive-{os.getpid()}"
-        listener.socket.close()
-
-
-@pytest.mark.parametrize(
-    ("family", "host"), [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")], ids=["v4", "v6"]
-)
-def test_a_passed_socket_that_others_could_reach_is_refused(family: socket.AddressFamily, host: str) -> None:
-    refused = pytest.raises(StartUpError, match=f"listen address {host} is not a loopback address")
-    with passed(family, (host, 0)) as descriptor, refused:
-        adopted(descriptor)
-
-
-def test_a_passed_descriptor_that_cannot_accept_is_refused(tmp_path: Path) -> None:
-    refused = pytest.raises(StartUpError, match="no listening stream socket: use ListenStream=")
-    with passed(socket.AF_INET, ("127.0.0.1", 0), kind=socket.SOCK_DGRAM) as datagrams, refused:
-        adopted(datagrams)
-    connected, other = socket.socketpair()
-    with other, pytest.raises(StartUpError, match="no listening stream socket"):
-        adopted(connected.detach())
-    descriptor = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
-    with pytest.raises(StartUpError, match="is no socket"):
-        adopted(descriptor)
-    os.close(descriptor)

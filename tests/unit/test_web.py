@@ -13,8 +13,9 @@ import pytest
 
 from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, Connection
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress, UnixAddress
-from hive_subagent_daemon.listeners import Listeners, adopted
+from hive_subagent_daemon.listeners import Listeners
 from hive_subagent_daemon.mcp_endpoint import Paths
+from hive_subagent_daemon.passed_sockets import adopted
 from hive_subagent_daemon.peer import TcpPeer, UnixPeer
 from tests.support.edge import Client, Echo, serving
 
