@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import anyio
 
+from hive_subagent_daemon import procfs
 from hive_subagent_daemon.values import Exit, Exited, ExitUnknown, Signalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _log = logging.getLogger(__name__)
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -67,11 +68,16 @@ class Children:
             self._spawning -= 1
             self.reap_orphans()
 
-    async def run(self, argv: Sequence[str], *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
-        """Run a short program to its end and return what it printed; errors are those of `subprocess.run`."""
+    async def run(
+        self, argv: Sequence[str], *, environment: Mapping[str, str], timeout_seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a short program to its end and return what it printed; errors are those of `subprocess.run`.
+
+        It gets this environment and nothing of ours, which holds what systemd meant for the daemon alone.
+        """
         self._spawning += 1
         try:
-            return await anyio.to_thread.run_sync(_run_program, argv, timeout_seconds)
+            return await anyio.to_thread.run_sync(_run_program, argv, environment, timeout_seconds)
         finally:
             self._spawning -= 1
             self.reap_orphans()
@@ -118,21 +124,29 @@ def _reap(pid: int) -> Exit:
     return Exited(ended.si_status) if ended.si_code == os.CLD_EXITED else Signalled(ended.si_status)
 
 
-def _run_program(argv: Sequence[str], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+def _run_program(
+    argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv, capture_output=True, text=True, errors="replace", check=False,
-        stdin=subprocess.DEVNULL, timeout=timeout_seconds,
+        stdin=subprocess.DEVNULL, env=dict(environment), timeout=timeout_seconds,
     )  # fmt: skip
 
 
-def send_signal(pid: int, start: int, number: int, *, start_of: Callable[[int], int | None]) -> bool:
+def start_of(pid: int) -> int | None:
+    """Return when a living process started; one that only waits to be reaped cannot be signalled."""
+    found = procfs.process(pid)
+    return found.start if found and not found.dead else None
+
+
+def send_signal(pid: int, start: int, number: int) -> bool:
     """Signal exactly the process that had this pid and start time; answer whether it was there.
 
     The pidfd is opened before the start time is compared, so that a reused pid is never hit.
     """
     try:
         descriptor = os.pidfd_open(pid)
-    except OSError:
+    except (OSError, ValueError):
         return False
     try:
         if start_of(pid) != start:

@@ -25,8 +25,10 @@ from hive_subagent_daemon.config_values import (
     ListenAddress,
     McpServer,
     OnRestart,
+    OomPolicy,
     Retention,
     ScopeChoice,
+    Scopes,
     TcpAddress,
     UnixAddress,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "OnRestart",
     "Retention",
     "ScopeChoice",
+    "Scopes",
     "TcpAddress",
     "UnixAddress",
     "effective",
@@ -55,6 +58,7 @@ __all__ = [
 SYSTEM_FILE = Path("/etc/hive-subagent/config.toml")
 _MAX_FILE_BYTES = 1_048_576
 _MAX_FAULTS = 20
+_SCOPE_LIMITS = ("slice", "memory_max", "memory_high", "memory_swap_max", "tasks_max", "cpu_weight")
 _BY_NAME = {key.name: key for key in KEYS}
 _BY_PLACE = {key.place: key for key in KEYS}
 _LATER = {key.place for key in LATER_KEYS}
@@ -121,10 +125,13 @@ def effective(config: Config) -> str:
     """
     document: dict[str, Any] = {}
     for key in KEYS:
+        value = attrgetter(key.name)(config)
+        if value is None:
+            continue
         table = document
         for name in key.place[:-1]:
             table = table.setdefault(name, {})
-        table[key.place[-1]] = key.kind.write(attrgetter(key.attribute or key.name)(config))
+        table[key.place[-1]] = key.kind.write(value)
     return tomli_w.dumps(document)
 
 
@@ -142,7 +149,11 @@ def _config(values: Mapping[str, Any]) -> Config:
         log_level=values["log_level"],
         retention=Retention(values["retention.closed_days"], values["retention.idle_days"]),
         environment=values["environment"],
-        scopes=ScopeChoice(values["scopes.manager"]),
+        scopes=Scopes(
+            manager=ScopeChoice(values["scopes.manager"]),
+            oom_policy=OomPolicy(values["scopes.oom_policy"]),
+            **{name: values.get(f"scopes.{name}") for name in _SCOPE_LIMITS},
+        ),
         limits=Limits(
             max_running=values["limits.max_running"],
             exit_grace_seconds=values["limits.exit_grace_seconds"],
@@ -182,7 +193,7 @@ def _defaults(cwd: Path, *, user_name: str) -> dict[str, _Setting]:
     settings = {
         key.name: _Setting(f"{key.name} (the default)", key.default)
         for key in KEYS
-        if not isinstance(key.default, Computed)
+        if key.default is not None and not isinstance(key.default, Computed)
     }
     settings[AGENT.name] = _Setting("agent (by default the user's name)", user_name)
     settings[WORK_DIR.name] = _Setting("work_dir (by default the working directory)", str(cwd))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hive_subagent_daemon.config_amounts import count, size, slice_name
 from hive_subagent_daemon.config_kinds import (
     agent_name,
     boolean,
@@ -22,7 +23,7 @@ from hive_subagent_daemon.config_kinds import (
 from hive_subagent_daemon.config_listen import listen_addresses
 from hive_subagent_daemon.config_mcp import mcp_servers
 from hive_subagent_daemon.config_tables import environment
-from hive_subagent_daemon.config_values import Limits, OnRestart, Retention, ScopeChoice
+from hive_subagent_daemon.config_values import Limits, OnRestart, OomPolicy, Retention, ScopeChoice
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_checks import Kind
@@ -61,15 +62,11 @@ class LaterKey(Row):
 
 @dataclass(frozen=True)
 class Key(Row):
-    """A key with its kind of value, its default as in TOML, and the flag that overrides it.
-
-    `attribute` is where the value is in a `Config`, when that is not the dotted name itself.
-    """
+    """A key: its kind of value, its default as in TOML (None: not set), the flag that overrides it."""
 
     kind: Kind
     default: object
     flag: str | None = None
-    attribute: str | None = None
 
 
 AGENT = Key(
@@ -149,10 +146,31 @@ KEYS: tuple[Key, ...] = (
     Key(
         "scopes.manager",
         "Who makes the scopes of turns; without scopes a turn is a process group.",
-        choice(ScopeChoice.AUTO, ScopeChoice.OFF, later=[ScopeChoice.USER, ScopeChoice.SYSTEM]),
+        choice(*ScopeChoice),
         "auto",
         flag="--scopes",
-        attribute="scopes",
+    ),
+    Key(
+        "scopes.slice",
+        "Slice that holds the slices of turns; by default one named after the agent.",
+        slice_name(),
+        None,
+    ),
+    Key("scopes.memory_max", "MemoryMax of each scope: above it the kernel kills.", size(), None),
+    Key("scopes.memory_high", "MemoryHigh of each scope: above it the kernel slows down.", size(), None),
+    Key("scopes.memory_swap_max", "MemorySwapMax of each scope.", size(), None),
+    Key("scopes.tasks_max", "TasksMax of each scope: processes and threads.", count(), None),
+    Key(
+        "scopes.cpu_weight",
+        "CPUWeight of each scope; systemd's default is 100.",
+        whole_number(1, 10_000),
+        None,
+    ),
+    Key(
+        "scopes.oom_policy",
+        "OOMPolicy of each scope: what happens after the kernel has killed a process of it.",
+        choice(*OomPolicy),
+        "continue",
     ),
     Key("limits.max_running", "Turns that may run at once.", whole_number(1), _LIMITS.max_running),
     Key(
@@ -183,13 +201,6 @@ KEYS: tuple[Key, ...] = (
 
 LATER_KEYS: tuple[LaterKey, ...] = (
     LaterKey("idle_exit_seconds", "Exit after this long without turns and calls."),
-    LaterKey("scopes.slice", "Name of the slice that holds the scopes."),
-    LaterKey("scopes.memory_max", "MemoryMax of each scope."),
-    LaterKey("scopes.memory_high", "MemoryHigh of each scope."),
-    LaterKey("scopes.memory_swap_max", "MemorySwapMax of each scope."),
-    LaterKey("scopes.tasks_max", "TasksMax of each scope."),
-    LaterKey("scopes.cpu_weight", "CPUWeight of each scope."),
-    LaterKey("scopes.oom_policy", "OOMPolicy of each scope."),
     LaterKey("limits.timeout_seconds", "How long a turn may take."),
     LaterKey("limits.max_budget_usd", "What a turn may cost."),
     LaterKey("limits.max_turns", "Rounds a turn may take."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,39 @@ class ScopeChoice(StrEnum):
     USER = "user"
     SYSTEM = "system"
     OFF = "off"
+
+
+class OomPolicy(StrEnum):
+    """What systemd does when the kernel has killed a process of a scope for lack of memory."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+    KILL = "kill"
+
+
+@dataclass(frozen=True)
+class Percent:
+    """A part of all memory, or of all processes that there may be."""
+
+    value: int
+
+
+Amount = int | Percent
+UNLIMITED: Final = 2**64 - 1  # systemd's own number for `infinity`
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Who makes the scopes of turns, below which slice, and with which limits; None: systemd's default."""
+
+    manager: ScopeChoice = ScopeChoice.AUTO
+    slice: str | None = None
+    memory_max: Amount | None = None
+    memory_high: Amount | None = None
+    memory_swap_max: Amount | None = None
+    tasks_max: Amount | None = None
+    cpu_weight: int | None = None
+    oom_policy: OomPolicy = OomPolicy.CONTINUE
 
 
 @dataclass(frozen=True)
@@ -105,7 +138,7 @@ class Config:
     log_level: str
     retention: Retention
     environment: Mapping[str, str | FileValue] = field(repr=False)
-    scopes: ScopeChoice
+    scopes: Scopes
     limits: Limits
     mcp_servers: tuple[McpServer, ...]
 

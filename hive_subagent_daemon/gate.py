@@ -50,7 +50,10 @@ class SpawnError(SubagentError):
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What to execute and with which files; the environment holds secrets and stays out of `repr`."""
+    """What to execute and with which files; the environment holds secrets and stays out of `repr`.
+
+    `title` says what it is, for people.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -59,6 +62,7 @@ class ChildSpec:
     stdin: Path
     stdout: Path
     stderr: Path
+    title: str
 
     @override
     def __repr__(self) -> str:

@@ -122,8 +122,7 @@ def _killed(evidence: Evidence) -> Verdict | None:
     if cut is None:
         return None
     name, cause = cut
-    unknown = " by somebody outside this daemon" if cause is Cause.UNKNOWN else f" ({cause})"
-    error = f"Killed mid-turn by {name}{unknown}: its work may be incomplete."
+    error = f"Killed mid-turn by {name}{_by_whom(cause, evidence)}: its work may be incomplete."
     result = evidence.seen.result
     return Verdict(
         OutcomeKind.KILLED,
@@ -138,16 +137,39 @@ def _killed(evidence: Evidence) -> Verdict | None:
     )
 
 
+def _by_whom(cause: Cause, evidence: Evidence) -> str:
+    if cause is Cause.UNKNOWN:
+        return " by somebody outside this daemon"
+    if cause is not Cause.OOM or evidence.oom is None:
+        return f" ({cause})"
+    killer = "systemd-oomd" if evidence.by_oomd else "the kernel"
+    return f", because memory ran out ({killer}; {turn_warnings.memory_shown(evidence.oom)})"
+
+
 def _cut_by(evidence: Evidence) -> tuple[str, Cause] | None:
     """Return the signal and the cause that cut the turn off."""
+    number = _fatal_signal(evidence)
+    if _is_oom(number, evidence):
+        return signal_name(number or signal.SIGKILL), Cause.OOM
     if evidence.sent:
         last = evidence.sent[-1]
         return signal.Signals(last.signal).name, last.cause
-    number = _fatal_signal(evidence)
-    if number is None:
-        return None
-    oom = number == signal.SIGKILL and evidence.oom is not None and evidence.oom.kills > 0
-    return signal_name(number), Cause.OOM if oom else Cause.UNKNOWN
+    return None if number is None else (signal_name(number), Cause.UNKNOWN)
+
+
+def _is_oom(number: int | None, evidence: Evidence) -> bool:
+    """Tell whether claude itself was ended for lack of memory.
+
+    The kernel's counters are of the whole turn: a process run by claude may have been killed long before.
+    """
+    if evidence.oom is None or evidence.oom.kills <= evidence.oom_before:
+        return False
+    ours = {sent.signal for sent in evidence.sent}
+    if isinstance(evidence.exit, ExitUnknown):
+        return not ours
+    if number == signal.SIGKILL:
+        return signal.SIGKILL not in ours
+    return number == signal.SIGTERM and evidence.oom_stops and not ours
 
 
 def _fatal_signal(evidence: Evidence) -> int | None:

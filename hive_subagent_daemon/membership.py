@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class TurnRoot:
     """By what the processes of a turn are recognised.
 
-    `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's.
+    `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's; `scope`
+    is the systemd scope that it was to get.
     """
 
     turn: str
     session_id: str | None
     pid: int | None
     start: int
+    scope: str | None = None
 
     def owns(self, found: procfs.Process) -> bool:
         """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""

@@ -19,26 +19,22 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import procfs
-from hive_subagent_daemon.children import Children, send_signal
+from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
-from hive_subagent_daemon.launcher import Child, Leftovers
+from hive_subagent_daemon.launcher import Child, Leftovers, Placed
 from hive_subagent_daemon.membership import TurnRoot, living, members, with_descendants
 from hive_subagent_daemon.values import Exit, ExitUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from hive_subagent_daemon.peer import Peer
+
 _log = logging.getLogger(__name__)
 
 EMPTY_TIMEOUT_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.01
 _QUIET_LOOKS: Final = 2  # a fork can slip past one look at /proc, not past two
-
-
-def _start_of(pid: int) -> int | None:
-    """Return when a living process started; one that only waits to be reaped cannot be signalled."""
-    found = procfs.process(pid)
-    return found.start if found and not found.dead else None
 
 
 class ProcessGroup:
@@ -54,43 +50,65 @@ class ProcessGroup:
         """Always `process group`."""
         return "process group"
 
+    @property
+    def makes_scopes(self) -> bool:
+        """Never."""
+        return False
+
+    async def run(self) -> None:
+        """Nothing to keep up."""
+
+    def scope_of(self, turn: str) -> None:
+        """No turn gets a scope."""
+
     async def launch(
-        self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[int, int], Awaitable[None]]
+        self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[Placed], Awaitable[None]]
     ) -> Child:
         """Spawn at the gate, let it be recorded, release it (see Launcher)."""
         gated = await self._children.spawn(lambda: spawn_gated(spec))
-        root = replace(root, pid=gated.pid, start=gated.start)
-        child = _GroupChild(self._children, root, not_ours=self._not_ours)
+        child = self.child(replace(root, pid=gated.pid, start=gated.start))
         try:
             async with AsyncExitStack() as undo:
-                undo.push_async_callback(_give_up, child)
-                await recorded(gated.pid, gated.start)
+                undo.push_async_callback(give_up, child)
+                await recorded(Placed(gated.pid, gated.start))
                 await gated.release()
                 undo.pop_all()
         finally:
             gated.close()
         return child
 
-    async def left_behind(self, root: TurnRoot) -> Child | None:
+    async def left_behind(self, root: TurnRoot) -> GroupChild | None:
         """Look for the turn's processes (see Launcher)."""
-        child = _GroupChild(self._children, root, not_ours=self._not_ours, foreign=True)
-        return child if await anyio.to_thread.run_sync(child.members) else None
+        child = self.child(root, foreign=True)
+        return child if await anyio.to_thread.run_sync(child.populated) else None
+
+    def turn_of(self, peer: Peer) -> None:
+        """No scope tells."""
+
+    def trouble(self) -> None:
+        """Nothing that could be in trouble."""
+
+    def child(self, root: TurnRoot, *, foreign: bool = False) -> GroupChild:
+        """Return the processes of one turn; `foreign` when an earlier daemon spawned them."""
+        return GroupChild(self._children, root, not_ours=self._not_ours, foreign=foreign)
 
 
-async def _give_up(child: Child) -> None:
+async def give_up(child: Child) -> None:
     """Leave nothing of a child that did not come to run."""
     with anyio.CancelScope(shield=True):
         child.signal(signal.SIGKILL)
         await child.wait()
         await child.empty()
+        await child.release()
 
 
-class _GroupChild:
-    """The processes of one turn; `foreign` when an earlier daemon spawned them."""
+class GroupChild:
+    """The processes of one turn, found by descent and by marks; see Child."""
 
     def __init__(
         self, children: Children, root: TurnRoot, *, not_ours: frozenset[int], foreign: bool = False
     ) -> None:
+        """Take what they are recognised by; `not_ours` are never taken for the turn's."""
         self._children = children
         self._not_ours = not_ours
         self._root = root
@@ -98,14 +116,17 @@ class _GroupChild:
 
     @property
     def pid(self) -> int:
+        """The pid of claude, 0 when it is not known."""
         return self._root.pid or 0
 
     @property
     def start(self) -> int:
+        """When it started."""
         return self._root.start
 
     @property
     def scope(self) -> None:
+        """There is none."""
         return None
 
     async def wait(self) -> Exit:
@@ -117,17 +138,40 @@ class _GroupChild:
         except OSError:
             return ExitUnknown()
         try:
-            if _start_of(self.pid) == self.start:
+            if start_of(self.pid) == self.start:
                 await anyio.wait_readable(descriptor)
         finally:
             os.close(descriptor)
         return ExitUnknown()
 
     def signal(self, number: int) -> bool:
-        return self.pid > 0 and send_signal(self.pid, self.start, number, start_of=_start_of)
+        """Signal claude itself."""
+        return self.pid > 0 and send_signal(self.pid, self.start, number)
+
+    def populated(self) -> bool:
+        """Tell whether any process is known to be this turn's. Blocks for some milliseconds."""
+        return bool(self._living()[0])
+
+    async def oom(self, *, ended_by_kill: bool) -> None:
+        """Nothing is counted without a cgroup of its own."""
+
+    def oom_kills(self) -> int:
+        """Nothing is counted."""
+        return 0
+
+    async def release(self) -> None:
+        """Nothing is kept."""
+
+    def has_strayed(self) -> bool:
+        """Nowhere to stray from."""
+        return False
 
     def memory_bytes(self) -> int | None:
+        """The resident memory of claude itself."""
         return procfs.resident_bytes(self.pid)
+
+    def memory_limit_bytes(self) -> None:
+        """Nothing limits it."""
 
     async def empty(self) -> Leftovers:
         """Kill members until two looks find none; bounded by EMPTY_TIMEOUT_SECONDS."""
@@ -147,14 +191,10 @@ class _GroupChild:
                 _log.error("still alive after SIGKILL: %s", ", ".join(alive))
                 return Leftovers(tuple(killed.values()), tuple(strays.values()), alive)
             for found in left:
-                send_signal(found.pid, found.start, signal.SIGKILL, start_of=_start_of)
+                send_signal(found.pid, found.start, signal.SIGKILL)
             if left:
                 await anyio.sleep(_PAUSE_SECONDS)
         return Leftovers(tuple(killed.values()), tuple(strays.values()))
-
-    def members(self) -> list[procfs.Process]:
-        """Return every living process that is known to be this turn's. Blocks for some milliseconds."""
-        return self._living()[0]
 
     def _living(self) -> tuple[list[procfs.Process], list[procfs.Process]]:
         """Return the members, and the orphans that only this turn or an earlier one can have left."""

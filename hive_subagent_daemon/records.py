@@ -37,8 +37,8 @@ _NO_FILE: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENOENT)
 class TurnRecord:
     """A turn as it is known before its process exists, so that a crash at any moment leaves a trace.
 
-    `pid` and `pid_start` (clock ticks, proc_pid_stat(5) field 22) are filled in while the process is still
-    held at its gate.
+    `pid`, `pid_start` (clock ticks, proc_pid_stat(5) field 22) and the memory limit that holds for it are
+    filled in while the process is still held at its gate; `scope` is the scope that it is to get.
     """
 
     turn: str
@@ -54,6 +54,8 @@ class TurnRecord:
     archived: tuple[Rename, ...] = ()
     pid: int | None = None
     pid_start: int | None = None
+    scope: str | None = None
+    memory_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True)

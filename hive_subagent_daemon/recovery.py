@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import clock, procfs
-from hive_subagent_daemon.evidence import Evidence
+from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.gate import gate_complaint
 from hive_subagent_daemon.launcher import Child, Launcher, Leftovers
 from hive_subagent_daemon.membership import TurnRoot
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hive_subagent_daemon.cgroups import OomCounters
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.storage import Storage
@@ -36,11 +37,12 @@ NOT_RECORDED: Final = 0  # as pid: the record was lost, so nobody knows it
 
 @dataclass(frozen=True)
 class _Left:
-    """A turn of an earlier daemon that has no loose end yet, and what is alive of it."""
+    """A turn of an earlier daemon that has no loose end yet, what there is of it, and whether that lives."""
 
     record: TurnRecord
     folder: Path
     child: Child | None
+    alive: bool
 
 
 class Recovery:
@@ -75,7 +77,7 @@ class Recovery:
         if left:
             # Before anything is stopped that could then not be reported.
             await anyio.to_thread.run_sync(self._storage.check_writable)
-        alive = [one for one in left if one.child is not None]
+        alive = [one for one in left if one.alive]
         sent = await self._ask_to_stop(alive)
         for one in left:
             await self._settle(one, sent.get(one.record.turn, []))
@@ -92,14 +94,25 @@ class Recovery:
             now = remembered(record, loose_end.outcome, before)
             await anyio.to_thread.run_sync(self._records.remember, now)
             self._known[name] = now
-        await anyio.to_thread.run_sync(self._records.end_turn, turn, name)
+        left = await self._find(turn, name, record)
+        if left.child is not None:
+            await left.child.empty()
+        await self._clear_away(left)
+
+    async def _clear_away(self, one: _Left) -> None:
+        """Remove the last of a turn whose loose end is stored: its units, then its folder."""
+        if one.child is not None:
+            await one.child.release()
+        await anyio.to_thread.run_sync(self._records.end_turn, one.record.turn, one.record.name)
 
     async def _find(self, turn: str, name: str, record: TurnRecord | None) -> _Left:
         record = record or self._stand_in(turn, name)
         pid = record.pid or None if record.boot_id == procfs.boot_id() else None
-        root = TurnRoot(turn, record.session_id, pid, (record.pid_start or 0) if pid is not None else 0)
+        start = (record.pid_start or 0) if pid is not None else 0
+        root = TurnRoot(turn, record.session_id, pid, start, record.scope)
         child = await self._launcher.left_behind(root)
-        return _Left(record, self._records.turn_folder(turn, name), child)
+        alive = child is not None and await anyio.to_thread.run_sync(child.populated)
+        return _Left(record, self._records.turn_folder(turn, name), child, alive)
 
     def _stand_in(self, turn: str, name: str) -> TurnRecord:
         """Return what can still be told of a turn whose record is missing or damaged."""
@@ -115,6 +128,7 @@ class Recovery:
             started_at=clock.as_text(clock.turn_time(turn)),
             boot_id="",
             pid=NOT_RECORDED,
+            scope=self._launcher.scope_of(turn),
         )
 
     async def _ask_to_stop(self, alive: list[_Left]) -> dict[str, list[SentSignal]]:
@@ -141,7 +155,8 @@ class Recovery:
             # Without a record nothing tells claude from its children: what lived was the turn.
             if stays or (record.pid == NOT_RECORDED and leftovers.killed):
                 sent = [*sent, SentSignal(signal.SIGKILL, Cause.DAEMON_STOPPED, written)]
-        outcome = await anyio.to_thread.run_sync(self._judge, one, sent, leftovers)
+        counters = await one.child.oom(ended_by_kill=False) if one.child is not None else None
+        outcome = await anyio.to_thread.run_sync(self._judge, one, sent, leftovers, counters)
         if not outcome.verdict.kind.ran:
             await anyio.to_thread.run_sync(undo_archive, record, self._storage)
         before = self._known.get(record.name)
@@ -152,6 +167,7 @@ class Recovery:
             store_end(self._records, self._inbox, loose_end, before=before, now=now)
 
         await anyio.to_thread.run_sync(store)
+        await self._clear_away(one)
         self._known[record.name] = now
         self._inbox.show(loose_end)
         _log.warning(
@@ -165,14 +181,16 @@ class Recovery:
             },
         )
 
-    def _judge(self, one: _Left, sent: list[SentSignal], leftovers: Leftovers) -> Outcome:
+    def _judge(
+        self, one: _Left, sent: list[SentSignal], leftovers: Leftovers, counters: OomCounters | None
+    ) -> Outcome:
         """Judge from the files that the turn left. Blocks."""
         record = one.record
         files = TurnFiles(one.folder)
         files.complete()
         output = Output(files)
         output.finish()
-        ended_at = clock.now() if one.child is not None else files.last_written()
+        ended_at = clock.now() if one.alive else files.last_written()
         evidence = Evidence(
             exit=ExitUnknown(),
             seen=output.seen,
@@ -184,6 +202,7 @@ class Recovery:
             looked_in=self._looked_in(record.dir),
             unreadable=output.trouble,
         )
+        evidence = with_counters(evidence, counters, limit_bytes=record.memory_limit_bytes)
         output.retire()
         output.close()
         seconds = (ended_at - clock.from_text(record.started_at)).total_seconds()

@@ -51,6 +51,7 @@ class Registry:
         self.running: dict[str, Turn] = {}
         self.known = known
         self.unstored: dict[str, str] = {}
+        self.strayed: dict[str, str] = {}
         self.claude_version: str | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._records = records
@@ -75,6 +76,7 @@ class Registry:
             self._claimed.discard(name)
             if not self._claimed:
                 self._unclaimed.set()
+            self.on_change()  # a refusal can have told of trouble
 
     def _check_free(self, name: str) -> None:
         if self._stopping:
@@ -117,7 +119,7 @@ class Registry:
     def roots(self) -> list[TurnRoot]:
         """Return by what the processes of every running turn are recognised."""
         return [
-            TurnRoot(turn.record.turn, turn.session_id, turn.child.pid, turn.child.start)
+            TurnRoot(turn.record.turn, turn.session_id, turn.child.pid, turn.child.start, turn.child.scope)
             for turn in self.running.values()
         ]
 
@@ -148,10 +150,19 @@ class Registry:
         await anyio.to_thread.run_sync(_look_at, turns)
         await anyio.to_thread.run_sync(self._records.restore_ballast)
         for turn in turns:
+            self._tell_strayed(turn)
             turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
                 self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")
+
+    def _tell_strayed(self, turn: Turn) -> None:
+        name = turn.record.name
+        if turn.strayed and name not in self.strayed and self.running.get(name) is turn:
+            self.strayed[name] = (
+                f"{name} has left its scope {turn.child.scope}: its memory is not limited or measured there."
+            )
+            _log.warning("%s", self.strayed[name], extra=_fields(turn))
 
     async def _follow(self, turn: Turn) -> None:
         """Wait for the end of a turn and store it; not to be cancelled in between."""
@@ -168,12 +179,17 @@ class Registry:
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
         store = partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
+        end = partial(self._records.end_turn, record.turn, record.name)
         if not await self._until_stored(turn, store):
             return  # the record of the turn stays: the next start settles it
+        await turn.child.release()
+        if not await self._until_stored(turn, end):
+            return
         turn.output.retire()
         await anyio.to_thread.run_sync(turn.output.close)
         self.known[record.name] = now
         del self.running[record.name]
+        self.strayed.pop(record.name, None)
         self._inbox.show(loose_end)
         init = turn.output.seen.init
         self.claude_version = (init.version if init else None) or self.claude_version
@@ -239,7 +255,7 @@ class Registry:
 
 def _look_at(turns: list[Turn]) -> None:
     for turn in turns:
-        turn.output.look()
+        turn.look()
 
 
 async def _all_ended(turns: list[Turn], *, within_seconds: float) -> bool:

@@ -16,6 +16,7 @@ from hive_subagent_daemon import archive, claude_command, clock, procfs
 from hive_subagent_daemon.claude_store import ClaudeStore
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.gate import ChildSpec, SpawnError
+from hive_subagent_daemon.launcher import PlacingError
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles, write_private
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hive_subagent_daemon.config_values import Config, Limits
-    from hive_subagent_daemon.launcher import Launcher
+    from hive_subagent_daemon.launcher import Launcher, Placed
     from hive_subagent_daemon.records import Records
 
 _log = logging.getLogger(__name__)
@@ -98,6 +99,11 @@ class Spawner:
         """Use other limits from now on."""
         self._config = replace(self._config, limits=limits)
 
+    @property
+    def probing_environment(self) -> Mapping[str, str]:
+        """The environment in which claude is asked for its version."""
+        return self._settled_environment
+
     def find_program(self) -> Path:
         """Return the claude program that a turn would run now; raises RefusedError."""
         return claude_command.find_program(
@@ -142,6 +148,7 @@ class Spawner:
             prompt_copy=copy,
             started_at=started_at,
             boot_id=procfs.boot_id(),
+            scope=self._launcher.scope_of(turn),
             mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
             archived=() if request.resumes else self._to_archive(request.name, directory),
         )
@@ -157,6 +164,10 @@ class Spawner:
 
     def trouble(self) -> list[str]:
         """Say what would refuse every turn now."""
+        placing = self._launcher.trouble()
+        return [*self._trouble_with_disk(), *([f"{placing}."] if placing else [])]
+
+    def _trouble_with_disk(self) -> list[str]:
         try:
             free = self._storage.free_bytes()
         except OSError as error:
@@ -168,7 +179,7 @@ class Spawner:
         return [f"{where} has only {free // _MIB} MiB free, a turn needs {needed} MiB: free some space."]
 
     def _check_disk(self) -> None:
-        for trouble in self.trouble():
+        for trouble in self._trouble_with_disk():
             raise RefusedError(trouble)
         self._storage.restore_ballast()
 
@@ -214,9 +225,14 @@ class Spawner:
         record = plan.record
         files = TurnFiles(self._records.turn_folder(record.turn, record.name))
 
-        async def recorded(pid: int, start: int) -> None:
+        async def recorded(placed: Placed) -> None:
             nonlocal record
-            record = replace(record, pid=pid, pid_start=start)
+            record = replace(
+                record,
+                pid=placed.pid,
+                pid_start=placed.start,
+                memory_limit_bytes=placed.memory_limit_bytes,
+            )
             await anyio.to_thread.run_sync(self._records.update_turn, record)
 
         try:
@@ -226,11 +242,14 @@ class Spawner:
                 output = Output(files)
                 undo.callback(output.close)
                 undo.callback(output.retire)
-                root = TurnRoot(record.turn, record.session_id, None, 0)
+                root = TurnRoot(record.turn, record.session_id, None, 0, record.scope)
                 self.pending[record.turn] = root
                 undo.callback(self.pending.pop, record.turn)
                 child = await self._launcher.launch(self._spec(plan, files), root, recorded=recorded)
                 undo.pop_all()
+        except PlacingError as error:
+            message = f"the turn got no scope, so claude was not executed: {error}."
+            raise RefusedError(message) from error
         except SpawnError as error:
             message = f"claude could not be executed ({plan.program}): {error}."
             raise RefusedError(message) from error
@@ -268,6 +287,7 @@ class Spawner:
             stdin=files.stdin,
             stdout=files.stdout,
             stderr=files.stderr,
+            title=f"claude subagent {record.name} of {self._config.agent}, turn {record.turn}",
         )
 
     def _undo(self, record: TurnRecord) -> None:

@@ -17,6 +17,7 @@ from hive_subagent_daemon.values import Cause, State
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.launcher import Launcher
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.registry import Registry
     from hive_subagent_daemon.turns import Turn
@@ -36,14 +37,14 @@ class Subagents:
         spawner: Spawner,
         records: Records,
         inbox: Inbox,
-        launcher_description: str,
+        launcher: Launcher,
     ) -> None:
         """Work on one registry."""
         self._registry = registry
         self._spawner = spawner
         self._records = records
         self._inbox = inbox
-        self._launcher_description = launcher_description
+        self._launcher = launcher
         self.notices: list[str] = []
 
     def set_limits(self, limits: Limits) -> None:
@@ -142,7 +143,7 @@ class Subagents:
         return {
             "subagents": shown,
             "more": more,
-            "launcher": self._launcher_description,
+            "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
             "undelivered": 0,
             "warnings": self._warnings(shown),
@@ -190,7 +191,7 @@ class Subagents:
             "stalled": age > self._registry.limits.stall_after_seconds,
             "activity": views.activity_json(turn.activity, since_seconds=now - turn.activity_since),
             "memory_bytes": turn.child.memory_bytes(),
-            "memory_limit_bytes": None,
+            "memory_limit_bytes": turn.child.memory_limit_bytes(),
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
         }
 
@@ -200,8 +201,9 @@ class Subagents:
             f"{name} has been silent for {clock.lasting(age)}: it may be stuck."
             for name, age in silent.items()
         ]
+        now = [*stalled, *self._registry.strayed.values(), *self._spawner.trouble()]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*stalled, *self._spawner.trouble(), *lasting])
+        return views.bounded([*now, *lasting])
 
     # Loose ends
 

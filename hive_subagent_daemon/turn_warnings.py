@@ -10,6 +10,7 @@ from hive_subagent_daemon.values import Exited, Signalled
 if TYPE_CHECKING:
     from hive_subagent_daemon.evidence import Evidence
     from hive_subagent_daemon.skim import Seen
+    from hive_subagent_daemon.values import Oom
 
 _NAMES_SHOWN: Final = 5
 _WARNINGS_KEPT: Final = 50
@@ -28,9 +29,21 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
         warnings.append(f"{evidence.seen.broken_lines} lines of claude's output were not readable.")
     if evidence.unreadable is not None:
         warnings.append(f"A part of claude's output could not be read: {evidence.unreadable}.")
-    if evidence.oom is not None and evidence.oom.kills:
-        warnings.append(f"The kernel killed {evidence.oom.kills} processes of this turn for lack of memory.")
+    if evidence.strayed:
+        warnings.append("claude had left its scope: limits and memory figures did not hold for it.")
+    if (oom := evidence.oom) is not None and oom.kills and not evidence.by_oomd:
+        count = "a process" if oom.kills == 1 else f"{oom.kills} processes"
+        warnings.append(f"The kernel killed {count} of this turn for lack of memory ({memory_shown(oom)}).")
     return tuple(warning[:_WARNING_CHARACTERS] for warning in warnings[:_WARNINGS_KEPT])
+
+
+def memory_shown(oom: Oom) -> str:
+    """Return the peak and the limit of a turn's memory in words."""
+    return f"peak {_mebibytes(oom.peak_bytes)}, limit {_mebibytes(oom.limit_bytes)}"
+
+
+def _mebibytes(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / 1024**2:.0f} MiB"
 
 
 def mcp_problems(seen: Seen, expected: tuple[str, ...]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import clock
-from hive_subagent_daemon.evidence import Evidence
+from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.judge import judge
 from hive_subagent_daemon.records import SubagentRecord
 from hive_subagent_daemon.skim import STARTING, Activity, Seen
@@ -23,6 +23,7 @@ from hive_subagent_daemon.values import (
     Outcome,
     OutcomeKind,
     SentSignal,
+    Signalled,
     Verdict,
 )
 
@@ -38,8 +39,24 @@ _log = logging.getLogger(__name__)
 
 BACKGROUND_GRACE_SECONDS: Final = 600.0
 TERMINATE_SECONDS: Final = 1.0
+SETTLED_SECONDS: Final = 2.0
 STORED_TEXT_CHARACTERS: Final = 20_000
 _TITLE_CHARACTERS: Final = 120
+
+
+@dataclass
+class OomHistory:
+    """How many kills for lack of memory claude has outlived, as told by looks at a living claude.
+
+    A kill is counted before its victim is gone, so what one look finds is confirmed by the next.
+    """
+
+    found: int = 0
+    outlived: int = 0
+
+    def see(self, kills: int) -> None:
+        """Take note of the count that was found before claude was seen to live."""
+        self.outlived, self.found = self.found, kills
 
 
 @dataclass
@@ -57,6 +74,8 @@ class Turn:
     stopped_after_result: bool = False
     silent: bool = False
     still_alive: tuple[str, ...] = ()
+    strayed: bool = False
+    oom_kills: OomHistory = field(default_factory=OomHistory)
     outcome: Outcome | None = None
     exited: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -100,6 +119,15 @@ class Turn:
             self.activity = now
             self.activity_since = time.monotonic() - self.output.age_seconds()
 
+    def look(self) -> None:
+        """Follow the output, and see that the processes still are where they were put. Blocks shortly."""
+        self.output.look()
+        kills = self.child.oom_kills()
+        if time.monotonic() - self.started > SETTLED_SECONDS and self.child.has_strayed():
+            self.strayed = True
+        if self.child.signal(0):
+            self.oom_kills.see(kills)
+
     async def end_after_result(self) -> None:
         """End a claude that stays although its result is out: ask first, then kill everything."""
         self.child.signal(signal.SIGTERM)
@@ -119,6 +147,9 @@ class Turn:
         """Empty the turn, read the rest of its output, and judge."""
         ended_at = clock.now()
         leftovers = await self.child.empty()
+        killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
+        by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)
+        counters = await self.child.oom(ended_by_kill=killed and not by_us)
         await anyio.to_thread.run_sync(self.output.finish)
         evidence = Evidence(
             exit=exit_,
@@ -126,6 +157,8 @@ class Turn:
             stderr=self.output.stderr_tail(),
             sent=tuple(self.sent),
             stopped_after_result=self.stopped_after_result,
+            oom_before=self.oom_kills.outlived,
+            strayed=self.strayed,
             killed_leftovers=leftovers.killed,
             killed_strays=leftovers.strays,
             still_alive=leftovers.alive,
@@ -133,6 +166,7 @@ class Turn:
             looked_in=self.looked_in,
             unreadable=self.output.trouble,
         )
+        evidence = with_counters(evidence, counters, limit_bytes=self.record.memory_limit_bytes)
         return outcome_of(
             self.record, evidence, ended_at=ended_at, duration_seconds=time.monotonic() - self.started
         )
@@ -229,10 +263,10 @@ def store_end(
 ) -> None:
     """Store the end of a turn durably, in the order that survives a crash at any point. Blocks.
 
-    The loose end is the commit point: with it on disk the turn has ended, and the rest can be done again.
+    The loose end is the commit point: with it on disk the turn has ended, and the rest can be done again. The
+    folder of the turn goes last, when nothing of its processes and units is left (`Records.end_turn`).
     """
     inbox.store(loose_end)
     records.remember(now)
     if before is not None and before.prompt_copy not in (None, now.prompt_copy):
         records.remove_prompt(before)
-    records.end_turn(loose_end.outcome.turn, now.name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hive_subagent_daemon.gate import ChildSpec
-    from hive_subagent_daemon.launcher import Child
+    from hive_subagent_daemon.launcher import Child, Placed
     from hive_subagent_daemon.membership import TurnRoot
 
 T = TypeVar("T")
@@ -133,14 +133,14 @@ def watched_launch(
         spec: ChildSpec,
         root: TurnRoot,
         *,
-        recorded: Callable[[int, int], Awaitable[None]],
+        recorded: Callable[[Placed], Awaitable[None]],
     ) -> Child:
         """Pass by the instants around and within the launch."""
 
-        async def at_the_gate(pid: int, start: int) -> None:
+        async def at_the_gate(placed: Placed) -> None:
             """Pass by the instants around the recording."""
             instants.reach("at the gate")
-            await recorded(pid, start)
+            await recorded(placed)
             instants.reach("recorded")
 
         instants.reach("before launch")

@@ -60,7 +60,8 @@ WRONG = [
     pytest.param({"work_dir": 7}, ("work_dir",), id="wrong-type"),
     pytest.param({"listen": ["0.0.0.0:0"]}, ("0.0.0.0",), id="not-loopback"),
     pytest.param({"umask": "999"}, ("umask",), id="umask"),
-    pytest.param({"scopes": {"manager": "system"}}, ("manager",), id="scopes-that-are-not-there"),
+    pytest.param({"scopes": {"manager": "docker"}}, ("manager", "user"), id="no-such-manager"),
+    pytest.param({"scopes": {"memory_max": "lots"}}, ("memory_max", "512M"), id="no-amount"),
     pytest.param({"limits": {"max_running": 0}}, ("max_running",), id="zero-turns"),
     pytest.param(
         {"limits": {"max_prompt_bytes": 20_000_000}}, ("max_prompt_bytes",), id="above-claudes-limit"

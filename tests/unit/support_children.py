@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from hive_subagent_daemon.gate import SpawnError
-from hive_subagent_daemon.launcher import Leftovers
+from hive_subagent_daemon.launcher import Leftovers, Placed, PlacingError
 from hive_subagent_daemon.values import Exit, Exited, ExitUnknown, Signalled
 from tests.unit import support_streams as streams
 
@@ -16,16 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from hive_subagent_daemon.cgroups import OomCounters
     from hive_subagent_daemon.gate import ChildSpec
     from hive_subagent_daemon.membership import TurnRoot
+    from hive_subagent_daemon.peer import Peer
 
 START_TICKS = 7
 
 
 class FakeChild:
-    """A child that ends when a test says so, or at a signal unless it is stubborn."""
+    """A child that ends when a test says so, or at a signal unless it is stubborn.
+
+    `counters` is what is counted of it for lack of memory, `oom_asked` how that was asked for; `strays` says
+    that it has left its scope; `on_release` is called when it is let go of.
+    """
 
     scope: str | None = None
+    counters: OomCounters | None = None
+    strays = False
+    memory: int | None = None
+    limit: int | None = None
 
     def __init__(
         self, pid: int, stdout: Path | None = None, *, stubborn: bool = False, foreign: bool = False
@@ -37,6 +47,9 @@ class FakeChild:
         self.foreign = foreign
         self.signals: list[int] = []
         self.emptied = 0
+        self.released = 0
+        self.on_release: Callable[[], None] = lambda: None
+        self.oom_asked: list[bool] = []
         self.exit: Exit | None = None
         self.gone = anyio.Event()
         self._stdout = stdout
@@ -60,6 +73,10 @@ class FakeChild:
             self.end(Signalled(number))
         return True
 
+    def populated(self) -> bool:
+        """Tell whether it lives."""
+        return not self.gone.is_set()
+
     async def empty(self) -> Leftovers:
         """Kill it."""
         self.emptied += 1
@@ -67,9 +84,31 @@ class FakeChild:
         self.end(Signalled(signal.SIGKILL))
         return Leftovers(killed)
 
+    async def oom(self, *, ended_by_kill: bool) -> OomCounters | None:
+        """Return what the test has counted; nothing once it was let go of."""
+        self.oom_asked.append(ended_by_kill)
+        return None if self.released else self.counters
+
+    def oom_kills(self) -> int:
+        """Return what the test has counted so far."""
+        return self.counters.kills if self.counters else 0
+
+    async def release(self) -> None:
+        """Let go of it."""
+        self.released += 1
+        self.on_release()
+
+    def has_strayed(self) -> bool:
+        """Tell what the test says."""
+        return self.strays
+
     def memory_bytes(self) -> int | None:
-        """Tell that it is not known."""
-        return None
+        """Tell what the test says."""
+        return self.memory
+
+    def memory_limit_bytes(self) -> int | None:
+        """Tell what the test says."""
+        return self.limit
 
     def says(self, *events: dict[str, Any]) -> None:
         """Write events to its output."""
@@ -89,7 +128,10 @@ class FakeChild:
 
 
 class FakeLauncher:
-    """Launches fake children; `fails` at a step, `held` there until the test lets it go on."""
+    """Launches fake children; `fails` at a step, `held` there until the test lets it go on.
+
+    With `scopes` each turn has one, and `limit` is the memory limit that holds for it.
+    """
 
     description = "process group"
 
@@ -104,9 +146,33 @@ class FakeLauncher:
         self.at_the_gate: Callable[[], None] = lambda: None
         self.go_on: anyio.Event | None = None
         self.stubborn = False
+        self.scopes = False
+        self.limit: int | None = None
+        self.in_trouble: str | None = None
+        self.held: dict[Peer, str] = {}
+
+    @property
+    def makes_scopes(self) -> bool:
+        """Whether the test wants scopes."""
+        return self.scopes
+
+    async def run(self) -> None:
+        """Nothing to keep up."""
+
+    def scope_of(self, turn: str) -> str | None:
+        """Name the scope of a turn."""
+        return f"unit-{turn}.scope" if self.scopes else None
+
+    def turn_of(self, peer: Peer) -> str | None:
+        """Tell what the test says."""
+        return self.held.get(peer)
+
+    def trouble(self) -> str | None:
+        """Tell what the test says."""
+        return self.in_trouble
 
     async def launch(
-        self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[int, int], Awaitable[None]]
+        self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[Placed], Awaitable[None]]
     ) -> FakeChild:
         """Let it be recorded, then release it (see Launcher)."""
         assert root.pid is None
@@ -114,9 +180,13 @@ class FakeLauncher:
         if self.fails == "create":
             message = "no process could be created: Resource temporarily unavailable"
             raise SpawnError(message)
+        if self.fails == "place":
+            message = f"systemd did not make the scope {root.scope}: it exists"
+            raise PlacingError(message)
         child = FakeChild(1_000_000 + len(self.specs), spec.stdout, stubborn=self.stubborn)
+        child.scope, child.limit = root.scope, self.limit
         self.created()
-        await recorded(child.pid, child.start)
+        await recorded(Placed(child.pid, child.start, self.limit))
         self.at_the_gate()
         if self.go_on is not None:
             await self.go_on.wait()

@@ -104,7 +104,7 @@ _texts = st.one_of(
 _reasons = st.sampled_from([None, "completed", "max_turns", "prompt_too_long", *ABORTED])
 any_exit: st.SearchStrategy[Exit] = st.one_of(
     st.builds(Exited, st.one_of(st.sampled_from([0, 1, 126, 127, 129, 130, 137, 143]), st.integers(0, 255))),
-    st.builds(Signalled, st.integers(1, 64)),
+    st.builds(Signalled, st.one_of(st.sampled_from([2, 9, 15]), st.integers(1, 64))),
     st.just(ExitUnknown()),
 )
 any_result = st.builds(
@@ -155,6 +155,10 @@ any_evidence = st.builds(
     sent=st.lists(_signals, max_size=2).map(tuple),
     stopped_after_result=st.booleans(),
     oom=st.one_of(st.none(), st.builds(Oom, st.integers(0, 2))),
+    oom_before=st.integers(0, 2),
+    oom_stops=st.booleans(),
+    by_oomd=st.booleans(),
+    strayed=st.booleans(),
     killed_leftovers=st.lists(_texts, max_size=7).map(tuple),
     still_alive=st.lists(_texts, max_size=7).map(tuple),
     expected_servers=st.lists(st.sampled_from(["docs", "st"]), max_size=2).map(tuple),

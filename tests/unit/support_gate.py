@@ -34,6 +34,7 @@ def spec_in(folder: Path, *argv: str, **fields: object) -> ChildSpec:
         "stdin": folder / "stdin",
         "stdout": folder / "stdout",
         "stderr": folder / "stderr",
+        "title": "a turn of a test",
     }
     known.update(fields)
     return ChildSpec(**known)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from hive_subagent_daemon.launcher import Child, Leftovers
+    from hive_subagent_daemon.launcher import Child, Launcher, Leftovers, Placed
     from hive_subagent_daemon.values import Exit
 
 # Stands for a daemon that dies by SIGKILL: launches one turn, says its pid and start, and waits.
@@ -27,13 +27,14 @@ LAUNCHER = """
 import asyncio, sys
 from pathlib import Path
 from hive_subagent_daemon.children import Children, become_subreaper
+from hive_subagent_daemon.launcher import Placed
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.process_group import ProcessGroup
 from tests.unit.support_gate import PATH, shell, spec_in
 
 async def main(folder: Path, turn: str, session: str, script: str) -> None:
     become_subreaper()
-    async def recorded(pid: int, start: int) -> None:
+    async def recorded(placed: Placed) -> None:
         pass
     environment = {"PATH": PATH, "HIVE_SUBAGENT_TURN": turn, "SESSION": session}
     spec = spec_in(folder, *shell(script), environment=environment)
@@ -50,17 +51,18 @@ def unique() -> str:
     return uuid.uuid4().hex
 
 
-async def _nothing(_pid: int, _start: int) -> None:
+async def _nothing(_placed: Placed) -> None:
     """Record nothing."""
 
 
 class Turns:
     """Launches turns by the names of their folders and remembers what it launched."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, make: Callable[[Children], Launcher] = ProcessGroup) -> None:
         """Begin with no turn; the folders are made below this one."""
         self.children = Children()
-        self.launcher = ProcessGroup(self.children)
+        self.launcher = make(self.children)
+        self.roots: dict[str, TurnRoot] = {}
         self._folder = folder
         self._pids: list[int] = []
         self._launched: list[Child] = []
@@ -74,7 +76,7 @@ class Turns:
         return self._folder / name
 
     async def launch(
-        self, name: str, *argv: str, recorded: Callable[[int, int], Awaitable[None]] = _nothing
+        self, name: str, *argv: str, recorded: Callable[[Placed], Awaitable[None]] = _nothing
     ) -> Child:
         """Launch a turn in its folder."""
         self.folder(name).mkdir()
@@ -82,12 +84,12 @@ class Turns:
         environment = {"PATH": PATH, "HIVE_SUBAGENT_TURN": turn, "SESSION": session}
         spec = spec_in(self.folder(name), *argv, environment=environment)
 
-        async def noted(pid: int, start: int) -> None:
-            self._pids.append(pid)
-            await recorded(pid, start)
+        async def noted(placed: Placed) -> None:
+            self._pids.append(placed.pid)
+            await recorded(placed)
 
         with anyio.fail_after(LIMIT_SECONDS):
-            root = TurnRoot(turn, session, None, 0)
+            root = self.roots[name] = TurnRoot(turn, session, None, 0, self.launcher.scope_of(turn))
             child = await self.launcher.launch(spec, root, recorded=noted)
         self._launched.append(child)
         return child

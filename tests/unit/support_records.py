@@ -125,4 +125,6 @@ any_turn_record = st.builds(
     ).map(tuple),
     pid=st.one_of(st.none(), st.integers(0, 2**22)),
     pid_start=st.one_of(st.none(), st.integers(0, 2**60)),
+    scope=_some,
+    memory_limit_bytes=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from typing_extensions import override
 
-from hive_subagent_daemon.config_values import Config, Limits, OnRestart, Retention, ScopeChoice
+from hive_subagent_daemon.config_values import Config, Limits, OnRestart, Retention, ScopeChoice, Scopes
 from hive_subagent_daemon.inbox import Inbox
 from hive_subagent_daemon.records import Records
 from hive_subagent_daemon.recovery import Recovery
@@ -114,7 +114,7 @@ class Parts:
             spawner=self.spawner,
             records=self.records,
             inbox=self.inbox,
-            launcher_description=self.launcher.description,
+            launcher=self.launcher,
         )
 
     def recovery(self) -> Recovery:
@@ -210,7 +210,7 @@ def config(parts: Parts, *, claude: str, limits: Limits) -> Config:
         log_level="info",
         retention=Retention(),
         environment={},
-        scopes=ScopeChoice.OFF,
+        scopes=Scopes(ScopeChoice.OFF),
         limits=limits,
         mcp_servers=(),
     )

@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from hive_subagent_daemon import procfs
-from hive_subagent_daemon.children import Children, send_signal
+from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.values import Exit, Exited, ExitUnknown, Signalled
 from tests.support.processes import eventually, is_alive
 from tests.unit.support_gate import shell, subreaper
-from tests.unit.support_started import LIMIT_SECONDS, Started, soon, start
+from tests.unit.support_started import LIMIT_SECONDS, PATH, Started, soon, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +45,11 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def start_of(pid: int) -> int | None:
-    """Return when a process started."""
-    found = procfs.process(pid)
-    return found.start if found else None
+async def short(
+    children: Children, *argv: str, within_seconds: float = LIMIT_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Run a short program."""
+    return await children.run(argv, environment={"PATH": PATH}, timeout_seconds=within_seconds)
 
 
 # Our own children
@@ -208,8 +209,17 @@ async def test_the_exit_of_a_child_is_never_taken_by_the_reaping_of_orphans(chil
 
 
 async def test_a_short_program_tells_its_exit_and_what_it_printed(children: Children) -> None:
-    done = await children.run(shell("echo out; echo err >&2; exit 3"), timeout_seconds=LIMIT_SECONDS)
+    done = await short(children, *shell("echo out; echo err >&2; exit 3"))
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+async def test_a_short_program_gets_the_environment_that_it_is_given_and_nothing_of_ours(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What systemd tells the daemon (NOTIFY_SOCKET and such) is not for its children."""
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
+    done = await children.run(("/usr/bin/env",), environment={"A": "b"}, timeout_seconds=LIMIT_SECONDS)
+    assert done.stdout == "A=b\n"
 
 
 async def test_a_short_program_is_not_confused_with_orphans(children: Children) -> None:
@@ -222,7 +232,7 @@ async def test_a_short_program_is_not_confused_with_orphans(children: Children) 
 
     async with anyio.create_task_group() as beside:
         beside.start_soon(reaping)
-        done = [await children.run(shell("exit 5"), timeout_seconds=LIMIT_SECONDS) for _ in range(5)]
+        done = [await short(children, *shell("exit 5")) for _ in range(5)]
         beside.cancel_scope.cancel()
     assert [program.returncode for program in done] == [5] * 5
 
@@ -231,7 +241,7 @@ async def test_while_a_program_runs_there_is_another_child(children: Children, t
     os.mkfifo(tmp_path / "gate")
 
     async def run() -> None:
-        await children.run(shell(f"read word < '{tmp_path}/gate'"), timeout_seconds=LIMIT_SECONDS)
+        await short(children, *shell(f"read word < '{tmp_path}/gate'"))
 
     async with anyio.create_task_group() as running:
         running.start_soon(run)
@@ -242,9 +252,9 @@ async def test_while_a_program_runs_there_is_another_child(children: Children, t
 
 async def test_a_program_that_takes_too_long_or_is_missing_is_an_error(children: Children) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        await children.run(("sleep", "60"), timeout_seconds=0.05)
+        await short(children, "sleep", "60", within_seconds=0.05)
     with pytest.raises(FileNotFoundError):
-        await children.run(("/nowhere/program",), timeout_seconds=LIMIT_SECONDS)
+        await short(children, "/nowhere/program")
     assert children.none_but(None)
 
 
@@ -255,22 +265,25 @@ def test_exactly_the_process_that_is_meant_is_signalled() -> None:
     child = start("sleep", "60")
     started = start_of(child.pid)
     assert started is not None
-    assert send_signal(child.pid, started - 1, signal.SIGKILL, start_of=start_of) is False
+    assert send_signal(child.pid, started - 1, signal.SIGKILL) is False
     assert is_alive(child.pid)
-    assert send_signal(child.pid, started, signal.SIGKILL, start_of=start_of) is True
+    assert send_signal(child.pid, started, signal.SIGKILL) is True
+    eventually(lambda: not is_alive(child.pid))
+    assert start_of(child.pid) is None  # it only waits to be reaped
+    assert send_signal(child.pid, started, signal.SIGKILL) is False
     os.waitid(os.P_PID, child.pid, os.WEXITED)
-    assert send_signal(child.pid, started, signal.SIGKILL, start_of=start_of) is False
+    assert send_signal(child.pid, started, signal.SIGKILL) is False
     os.close(child.pidfd)
 
 
 def test_a_process_that_may_not_be_signalled_or_does_not_exist_is_told() -> None:
-    assert send_signal(2**22 - 1, 7, signal.SIGTERM, start_of=lambda _: 7) is False
-    assert send_signal(-1, 7, signal.SIGTERM, start_of=lambda _: 7) is False
-    assert send_signal(0, 7, signal.SIGTERM, start_of=lambda _: 7) is False
+    assert send_signal(2**22 - 1, 7, signal.SIGTERM) is False
+    assert send_signal(-1, 7, signal.SIGTERM) is False
+    assert send_signal(0, 7, signal.SIGTERM) is False
 
 
 def test_signalling_leaves_no_descriptor_open() -> None:
     before = open_descriptors()
     for pid in (os.getpid(), 2**22 - 1):
-        send_signal(pid, -1, signal.SIGTERM, start_of=start_of)
+        send_signal(pid, -1, signal.SIGTERM)
     assert open_descriptors() == before

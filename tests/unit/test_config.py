@@ -17,12 +17,14 @@ from hive_subagent_daemon.config import (
     OnRestart,
     Retention,
     ScopeChoice,
+    Scopes,
     TcpAddress,
     effective,
     find_config_file,
     load_config,
 )
 from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent
 from hive_subagent_daemon.errors import ConfigError
 from tests.unit.config_loading import load, refusal
 
@@ -80,7 +82,7 @@ def test_an_empty_file_gives_the_defaults_of_the_contract(tmp_path: Path) -> Non
         log_level="info",
         retention=Retention(closed_days=7, idle_days=90),
         environment={},
-        scopes=ScopeChoice.AUTO,
+        scopes=Scopes(manager=ScopeChoice.AUTO, oom_policy=OomPolicy.CONTINUE),
         limits=Limits(8, 30.0, 360.0, 10_000_000),
         mcp_servers=(),
     )
@@ -108,7 +110,14 @@ def test_every_key_of_the_file_reaches_the_configuration(tmp_path: Path) -> None
         [environment]
         A = "b"
         [scopes]
-        manager = "off"
+        manager = "system"
+        slice = "agents.slice"
+        memory_max = 1
+        memory_high = "40%"
+        memory_swap_max = "infinity"
+        tasks_max = 5
+        cpu_weight = 6
+        oom_policy = "stop"
         [limits]
         max_running = 3
         exit_grace_seconds = 4
@@ -127,7 +136,7 @@ def test_every_key_of_the_file_reaches_the_configuration(tmp_path: Path) -> None
         log_level="warning",
         retention=Retention(closed_days=1, idle_days=2),
         environment={"A": "b"},
-        scopes=ScopeChoice.OFF,
+        scopes=Scopes(ScopeChoice.SYSTEM, "agents.slice", 1, Percent(40), UNLIMITED, 5, 6, OomPolicy.STOP),
         limits=Limits(3, 4.0, 5.5, 6),
         mcp_servers=(),
     )
@@ -147,7 +156,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert [address.text for address in loaded.listen] == ["[::1]:0", "unix:/run/a.sock"]
     assert (loaded.agent, loaded.claude, loaded.log_level) == ("bob", "/opt/claude", "debug")
     assert (loaded.work_dir, loaded.state_dir) == (Path("/"), Path("/var/lib/a"))
-    assert (loaded.scopes, loaded.on_restart) == (ScopeChoice.OFF, OnRestart.STOP)
+    assert (loaded.scopes, loaded.on_restart) == (Scopes(ScopeChoice.OFF), OnRestart.STOP)
 
 
 def test_the_users_own_file_comes_before_the_system_wide_one(tmp_path: Path, system_file: Path) -> None:
@@ -266,12 +275,45 @@ def test_a_working_directory_that_is_not_text_is_refused(tmp_path: Path) -> None
         )
 
 
-def test_the_effective_configuration_shows_every_key_of_this_version(tmp_path: Path) -> None:
-    shown = tomllib.loads(effective(load(tmp_path)))
+NOT_SET = {"slice", "memory_max", "memory_high", "memory_swap_max", "tasks_max", "cpu_weight"}
+
+
+def test_the_effective_configuration_shows_every_key_that_has_a_value(tmp_path: Path) -> None:
+    """A key without a default that is not set is left out: TOML has no word for nothing."""
+    assert {key.place for key in KEYS if key.default is None} == {("scopes", name) for name in NOT_SET}
+    loaded = load(tmp_path)
+    shown = tomllib.loads(effective(loaded))
+    assert shown["scopes"] == {"manager": "auto", "oom_policy": "continue"}
     for key in KEYS:
         value: Any = shown
-        for name in key.place:
+        for name in key.place if key.default is not None else ():
             value = value[name]
+    assert load(tmp_path, effective(loaded)) == loaded
+
+
+def test_the_effective_configuration_shows_amounts_as_they_are_written(tmp_path: Path) -> None:
+    toml = """
+        [scopes]
+        slice = "a-b.slice"
+        memory_max = "2G"
+        memory_high = "40%"
+        memory_swap_max = 0
+        tasks_max = "infinity"
+        cpu_weight = 50
+        oom_policy = "kill"
+    """
+    loaded = load(tmp_path, toml)
+    assert tomllib.loads(effective(loaded))["scopes"] == {
+        "manager": "auto",
+        "slice": "a-b.slice",
+        "memory_max": 2 * 1024**3,
+        "memory_high": "40%",
+        "memory_swap_max": 0,
+        "tasks_max": "infinity",
+        "cpu_weight": 50,
+        "oom_policy": "kill",
+    }
+    assert load(tmp_path, effective(loaded)) == loaded
 
 
 def test_the_effective_configuration_shows_file_values_by_their_path(tmp_path: Path) -> None:

@@ -21,11 +21,13 @@ from hive_subagent_daemon.config import (
     OnRestart,
     Retention,
     ScopeChoice,
+    Scopes,
     TcpAddress,
     UnixAddress,
     effective,
 )
 from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent
 from hive_subagent_daemon.errors import ConfigError
 from tests.unit.config_loading import load
 
@@ -47,6 +49,7 @@ SCALARS = st.one_of(
     st.integers(-2, 2),
     st.floats(),
     TEXT,
+    st.sampled_from(["40%", "512M", "infinity", "a-b.slice", "user", "kill"]),
     st.sampled_from(["0022", "auto", "127.0.0.1:1", "unix:/s", "stop", "http", "http://h", "~/x", "/"]),
     st.dates(),
     st.datetimes(),
@@ -109,6 +112,25 @@ def listen_addresses() -> st.SearchStrategy[tuple[TcpAddress | UnixAddress, ...]
     return st.lists(one, min_size=1, max_size=3, unique=True).map(tuple)
 
 
+def scopes() -> st.SearchStrategy[Scopes]:
+    """Give scopes, each of their limits set or not."""
+    sizes = st.sampled_from([0, 1, 4096, 2**63 - 1, UNLIMITED]) | st.integers(0, 2**63 - 1)
+    amounts = st.none() | sizes | st.builds(Percent, st.integers(1, 100))
+    words = st.text("abAB09:_.\\", min_size=1, max_size=6)
+    slices = st.lists(words, min_size=1, max_size=4).map(lambda parts: f"{'-'.join(parts)}.slice")
+    return st.builds(
+        Scopes,
+        manager=st.sampled_from(ScopeChoice),
+        slice=st.none() | slices,
+        memory_max=amounts,
+        memory_high=amounts,
+        memory_swap_max=amounts,
+        tasks_max=amounts,
+        cpu_weight=st.none() | st.integers(1, 10_000),
+        oom_policy=st.sampled_from(OomPolicy),
+    )
+
+
 CONFIGS = st.builds(
     Config,
     agent=st.text("aé -x.", min_size=1, max_size=63).filter(lambda name: name.strip() not in {"", ".", ".."}),
@@ -122,7 +144,7 @@ CONFIGS = st.builds(
     log_level=st.sampled_from(["debug", "info", "warning", "error"]),
     retention=st.builds(Retention, st.integers(0, 36_500), st.integers(1, 36_500)),
     environment=st.dictionaries(VARIABLES, NO_NUL | st.builds(FileValue, PATHS), max_size=3),
-    scopes=st.sampled_from([ScopeChoice.AUTO, ScopeChoice.OFF]),
+    scopes=scopes(),
     limits=st.builds(Limits, st.integers(1, 2**63 - 1), SECONDS, SECONDS, st.integers(1, 10_000_000)),
     mcp_servers=servers(),
 )

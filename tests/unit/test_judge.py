@@ -10,7 +10,16 @@ from hypothesis import given, settings
 
 from hive_subagent_daemon.judge import ERROR_CHARACTERS, judge
 from hive_subagent_daemon.skim import Seen
-from hive_subagent_daemon.values import ErrorClass, Exit, Exited, ExitUnknown, Oom, OutcomeKind, Signalled
+from hive_subagent_daemon.values import (
+    Cause,
+    ErrorClass,
+    Exit,
+    Exited,
+    ExitUnknown,
+    Oom,
+    OutcomeKind,
+    Signalled,
+)
 from tests.unit.support_evidence import (
     LOOKED_IN,
     RESULT_END,
@@ -29,6 +38,12 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.evidence import Evidence
 
 UNKNOWN = ExitUnknown()
+ENDED_BY_SYSTEMD_OR_KERNEL = (Signalled(9), Signalled(15), Exited(143))
+
+
+def counted(found: Evidence) -> bool:
+    """Tell whether there was a kill for lack of memory that claude is not known to have outlived."""
+    return found.oom is not None and found.oom.kills > found.oom_before
 
 
 @pytest.mark.parametrize(("found", "expected"), VERDICTS)
@@ -57,7 +72,9 @@ def test_our_signal_before_any_result_means_killed_by_its_sender(found: Evidence
     stands = last is not None and not last.aborted and not found.seen.round_open
     if found.ran and found.sent and not (stands and found.seen.result_end <= found.sent[0].stdout_bytes):
         number, cause = found.sent[-1].signal, found.sent[-1].cause
-        assert brief(judge(found)) == killed(cause, signal.Signals(number).name)
+        in_between = judge(found).cause is Cause.OOM  # memory ran out while claude was stopping
+        ours = killed(cause, signal.Signals(number).name)
+        assert brief(judge(found)) == (killed(Cause.OOM, "SIGKILL") if in_between else ours)
 
 
 @given(any_evidence)
@@ -72,10 +89,32 @@ def test_a_result_before_our_signal_wins(found: Evidence) -> None:
 @given(any_evidence)
 @settings(deadline=None)
 def test_an_end_that_nobody_saw_without_a_result_is_never_more_than_lost(found: Evidence) -> None:
-    if found.ran and isinstance(found.exit, ExitUnknown) and found.seen.result is None and not found.sent:
+    unseen = found.ran and isinstance(found.exit, ExitUnknown) and not found.sent
+    if unseen and found.seen.result is None and not counted(found):
         verdict = judge(found)
         assert verdict.kind in (OutcomeKind.LOST, OutcomeKind.FAILED)
         assert verdict.kind is OutcomeKind.LOST or found.stderr
+
+
+@given(any_evidence)
+@settings(deadline=None)
+def test_only_a_kill_that_claude_has_not_outlived_and_that_is_not_ours_is_told_as_oom(
+    found: Evidence,
+) -> None:
+    if judge(found).cause is Cause.OOM:
+        assert counted(found)
+        assert signal.SIGKILL not in {sent.signal for sent in found.sent}
+        assert isinstance(found.exit, ExitUnknown) or found.exit in ENDED_BY_SYSTEMD_OR_KERNEL
+        assert found.oom_stops or found.exit in (Signalled(9), ExitUnknown())
+        assert found.exit == Signalled(9) or not found.sent
+
+
+@given(any_evidence)
+@settings(deadline=None)
+def test_a_sigkill_of_nobody_else_with_a_new_kill_of_the_kernel_is_oom(found: Evidence) -> None:
+    ours = {sent.signal for sent in found.sent} | ({9} if found.stopped_after_result else set())
+    if found.ran and found.exit == Signalled(9) and counted(found) and 9 not in ours:
+        assert judge(found).cause is (Cause.OOM if judge(found).kind is OutcomeKind.KILLED else None)
 
 
 @given(any_evidence)

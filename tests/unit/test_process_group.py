@@ -13,13 +13,14 @@ import pytest
 from hive_subagent_daemon import procfs
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.gate import SpawnError
+from hive_subagent_daemon.launcher import Placed
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.process_group import ProcessGroup
 from hive_subagent_daemon.values import Exited, ExitUnknown, Signalled
 from tests.support.processes import is_alive
 from tests.unit.support_gate import shell, subreaper
 from tests.unit.support_process_group import LAUNCHER, Turns, pids_in, unique
-from tests.unit.support_started import LIMIT_SECONDS, soon
+from tests.unit.support_started import LIMIT_SECONDS, PATH, soon
 from tests.unit.support_storage import other_python
 
 if TYPE_CHECKING:
@@ -67,19 +68,20 @@ def bystander() -> Iterator[int]:
 
 
 async def test_a_turn_is_recorded_before_it_executes_and_running_afterwards(turns: Turns) -> None:
-    seen: list[tuple[int, int, bytes, bytes]] = []
+    seen: list[tuple[Placed, bytes, bytes]] = []
 
-    async def recorded(pid: int, start: int) -> None:
+    async def recorded(placed: Placed) -> None:
         stdout = (turns.folder("a") / "stdout").read_bytes()
-        seen.append((pid, start, procfs.command_line(pid), stdout))
+        seen.append((placed, procfs.command_line(placed.pid), stdout))
         await anyio.lowlevel.checkpoint()
 
     child = await turns.launch("a", *shell("echo executed; exec sleep 600"), recorded=recorded)
-    ((pid, start, command_line, stdout),) = seen
-    assert (child.pid, child.start, child.scope) == (pid, start, None)
+    ((placed, command_line, stdout),) = seen
+    assert placed == Placed(child.pid, child.start, None)
+    assert (child.scope, child.memory_limit_bytes()) == (None, None)
     assert b"hive-subagent-gate" in command_line
     assert stdout == b""
-    assert b"hive-subagent-gate" not in procfs.command_line(pid)
+    assert b"hive-subagent-gate" not in procfs.command_line(child.pid)
     assert child.memory_bytes()
 
 
@@ -193,7 +195,9 @@ async def test_a_short_program_of_the_daemon_is_not_taken_for_an_orphan(turns: T
     done: list[int] = []
 
     async def probe() -> None:
-        found = await turns.children.run(shell("sleep 0.2; exit 5"), timeout_seconds=LIMIT_SECONDS)
+        found = await turns.children.run(
+            shell("sleep 0.2; exit 5"), environment={"PATH": PATH}, timeout_seconds=LIMIT_SECONDS
+        )
         done.append(found.returncode)
 
     async with anyio.create_task_group() as beside:
@@ -215,7 +219,7 @@ async def test_a_program_that_cannot_be_executed_leaves_nothing(turns: Turns) ->
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), RuntimeError("x")], ids=["full-disk", "any-other"])
 async def test_a_turn_that_cannot_be_recorded_is_never_executed(turns: Turns, error: Exception) -> None:
-    async def refused(_pid: int, _start: int) -> None:
+    async def refused(_placed: Placed) -> None:
         raise error
 
     with pytest.raises(type(error)):
@@ -226,7 +230,7 @@ async def test_a_turn_that_cannot_be_recorded_is_never_executed(turns: Turns, er
 
 
 async def test_a_launch_that_is_cancelled_leaves_nothing(turns: Turns) -> None:
-    async def forever(_pid: int, _start: int) -> None:
+    async def forever(_placed: Placed) -> None:
         await anyio.sleep_forever()
 
     with anyio.move_on_after(0.1) as given_up:

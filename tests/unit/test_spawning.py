@@ -109,6 +109,11 @@ def no_exec(parts: Parts) -> None:
     parts.launcher.fails = "exec"
 
 
+def no_scope(parts: Parts) -> None:
+    """Let systemd make no scope for the process."""
+    parts.launcher.fails = "place"
+
+
 def full_at_the_record(parts: Parts) -> None:
     """Let the disk be full for the record of the turn."""
     parts.storage.broken = "turns"
@@ -129,7 +134,15 @@ def archive_refused(parts: Parts) -> None:
     parts.storage.fixed = parts.earlier_session(number=2)
 
 
-FAILURES = [no_process, no_exec, full_at_the_record, full_at_the_prompt, full_at_the_gate, archive_refused]
+FAILURES = [
+    no_process,
+    no_exec,
+    no_scope,
+    full_at_the_record,
+    full_at_the_prompt,
+    full_at_the_gate,
+    archive_refused,
+]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
@@ -167,6 +180,7 @@ async def test_the_refusal_of_a_full_disk_says_so(parts: Parts) -> None:
 async def test_a_turn_is_recorded_whole_before_its_process_executes_anything(parts: Parts) -> None:
     """At the gate the record has the pid and the archive, and everything the child needs is there."""
     seen: list[dict[str, Any]] = []
+    scopes: list[str] = []
     [transcript] = parts.project.iterdir()
 
     def look() -> None:
@@ -176,9 +190,14 @@ async def test_a_turn_is_recorded_whole_before_its_process_executes_anything(par
         seen.append(record_of(parts))
 
     parts.launcher.at_the_gate = look
+    parts.launcher.created = lambda: scopes.append(record_of(parts)["scope"])
+    parts.launcher.scopes = True
+    parts.launcher.limit = 4096
     async with parts.running():
         answer = await parts.start()
     [record] = seen
+    assert scopes == [answer["scope"]]  # by it the units are found again, should the daemon die now
+    assert (record["scope"], record["memory_limit_bytes"]) == (answer["scope"], 4096)
     assert (record["pid"], record["pid_start"]) == (answer["pid"], 7)
     assert record["archived"] == [{"source": str(transcript), "target": f"{transcript}.archived"}]
     assert record["turn"] == answer["turn"]

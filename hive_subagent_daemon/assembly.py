@@ -1,0 +1,111 @@
+"""The parts of a daemon, made from its configuration and its state directory."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hive_subagent_daemon.inbox import Inbox
+from hive_subagent_daemon.records import Records, SubagentRecord
+from hive_subagent_daemon.recovery import Recovery
+from hive_subagent_daemon.registry import Registry
+from hive_subagent_daemon.spawning import Spawner
+from hive_subagent_daemon.storage import Storage
+from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.turns import loose_end_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hive_subagent_daemon.children import Children
+    from hive_subagent_daemon.config_values import Config
+    from hive_subagent_daemon.launcher import Launcher
+
+_BALLAST_BASE_BYTES: Final = 1024 * 1024
+_BALLAST_BYTES_A_TURN: Final = 384 * 1024  # a loose end, what is remembered, and the records around them
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What works together; each owns what its module says."""
+
+    records: Records
+    storage: Storage
+    inbox: Inbox
+    launcher: Launcher
+    spawner: Spawner
+    registry: Registry
+    subagents: Subagents
+    recovery: Recovery
+    children: Children
+
+
+def open_storage(config: Config) -> tuple[Storage, str]:
+    """Return the storage of the state directory and its instance id, a random one made at its first use."""
+    ballast = _BALLAST_BASE_BYTES + _BALLAST_BYTES_A_TURN * config.limits.max_running
+    storage = Storage(config.state_dir, ballast_bytes=ballast)
+    _remove_halves(storage)
+    storage.restore_ballast()
+    return storage, _instance(storage, config.state_dir / "instance")
+
+
+def assemble(
+    config: Config,
+    *,
+    storage: Storage,
+    launcher: Launcher,
+    children: Children,
+    environ: Mapping[str, str],
+) -> Parts:
+    """Read the state directory and put the parts together. Blocks."""
+    records = Records(storage)
+    inbox = Inbox(records, records.loose_ends())
+    known = {record.name: record for record in records.subagents()}
+    _restore_damaged(records, inbox, known)
+    spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
+    turns = [turn for turn, _, _ in records.turns()]
+    turns += [record.last_turn.turn for record in known.values()]
+    spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
+    registry = Registry(config.limits, records=records, inbox=inbox, known=known)
+    subagents = Subagents(registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher)
+    recovery = Recovery(
+        storage=storage,
+        records=records,
+        inbox=inbox,
+        launcher=launcher,
+        known=known,
+        looked_in=spawner.looked_in,
+    )
+    return Parts(records, storage, inbox, launcher, spawner, registry, subagents, recovery, children)
+
+
+def _restore_damaged(records: Records, inbox: Inbox, known: Mapping[str, SubagentRecord]) -> None:
+    """Store a loose end again whose file was damaged, where it was its subagent's last."""
+    for record in known.values():
+        if record.last_turn.turn in records.damaged_loose_ends:
+            loose_end = loose_end_of(record.last_turn)
+            inbox.store(loose_end)
+            inbox.show(loose_end)
+
+
+def _remove_halves(storage: Storage) -> None:
+    """Remove what a crash in the middle of a write has left in the state directory itself."""
+    for pattern in (".*.partial", ".probe.*"):
+        for left in storage.root.glob(pattern):
+            if left.is_file():
+                storage.remove(left)
+
+
+def _instance(storage: Storage, path: Path) -> str:
+    """Return the id that stands in the names of this state directory's units."""
+    if path.exists() and _is_instance(text := path.read_text(errors="replace").strip()):
+        return text
+    made = secrets.token_hex(4)
+    storage.write(path, f"{made}\n".encode())
+    return made
+
+
+def _is_instance(text: str) -> bool:
+    return len(text) == 8 and all(letter in "0123456789abcdef" for letter in text)

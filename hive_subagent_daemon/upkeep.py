@@ -1,0 +1,122 @@
+"""What goes on beside serving: signals to the daemon, the end of turns, housekeeping, the watchdog."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from hive_subagent_daemon import log
+from hive_subagent_daemon.errors import ConfigError, SubagentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hive_subagent_daemon.assembly import Parts
+    from hive_subagent_daemon.config_values import Config
+    from hive_subagent_daemon.notify import Notifier
+
+_log = logging.getLogger(__name__)
+
+HOUSEKEEPING_SECONDS: Final = 3600.0
+_VERSION_SECONDS: Final = 20.0
+
+
+@asynccontextmanager
+async def upkeep(
+    config: Config, parts: Parts, *, notifier: Notifier, stop: anyio.Event, reload: Callable[[], Config]
+) -> AsyncIterator[None]:
+    """Keep everything up until the block is left; SIGTERM and SIGINT set `stop`."""
+    async with anyio.create_task_group() as tasks:
+        take = partial(_take_signals, parts, notifier=notifier, stop=stop, reload=reload)
+        await tasks.start(take, name="signals")
+        await tasks.start(parts.registry.run, name="turns")
+        tasks.start_soon(parts.launcher.run, name="launcher")
+        tasks.start_soon(notifier.ping, name="watchdog")
+        tasks.start_soon(_keep_house, config, parts, name="housekeeping")
+        tasks.start_soon(_know_sessions, config, parts, name="claude's sessions")
+        tasks.start_soon(_probe_claude, parts, name="claude's version")
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _take_signals(
+    parts: Parts,
+    *,
+    notifier: Notifier,
+    stop: anyio.Event,
+    reload: Callable[[], Config],
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Act on the signals of the daemon itself."""
+    wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+    with anyio.open_signal_receiver(*wanted) as received:
+        task_status.started()
+        async for number in received:
+            match number:
+                case signal.SIGCHLD:
+                    parts.children.reap_orphans()
+                case signal.SIGHUP:
+                    notifier.reloading()
+                    _reload(parts, reload)
+                    notifier.ready()
+                case _:
+                    _log.info("stopping at %s", number.name)
+                    notifier.stopping()
+                    stop.set()
+
+
+def _reload(parts: Parts, reload: Callable[[], Config]) -> None:
+    """Take over log level and limits as configured now; keep the old ones if the file is invalid."""
+    try:
+        config = reload()
+    except ConfigError as error:
+        _log.error("the configuration was not read again, the old one stays: %s", error)
+        return
+    log.set_up(config.log_level)
+    parts.subagents.set_limits(config.limits)
+    _log.info("log level and limits were read again")
+
+
+async def _keep_house(config: Config, parts: Parts) -> None:
+    """Remove what is older than the retention says, and restore the ballast."""
+    while True:
+        try:
+            purged = await anyio.to_thread.run_sync(
+                partial(parts.inbox.purge, closed_days=config.retention.closed_days)
+            )
+            forgotten = await parts.registry.forget_idle(days=config.retention.idle_days)
+            await anyio.to_thread.run_sync(parts.storage.restore_ballast)
+            if purged or forgotten:
+                _log.info("removed %d closed loose ends and %d idle names", purged, forgotten)
+        except OSError as error:
+            _log.warning("housekeeping is put off: %s", error)
+        await anyio.sleep(HOUSEKEEPING_SECONDS)
+
+
+async def _know_sessions(config: Config, parts: Parts) -> None:
+    """Read the titles of the sessions in the usual directory once, so that the first `start` is quick too."""
+    await anyio.to_thread.run_sync(parts.spawner.store.warm, config.work_dir)
+
+
+async def _probe_claude(parts: Parts) -> None:
+    """Find claude and its version once, for `status` and the log."""
+    try:
+        program = parts.spawner.find_program()
+        probed = await parts.children.run(
+            (str(program), "--version"),
+            environment=parts.spawner.probing_environment,
+            timeout_seconds=_VERSION_SECONDS,
+        )
+    except (SubagentError, OSError, subprocess.SubprocessError) as error:
+        parts.subagents.notices.append(f"claude could not be asked for its version: {error}")
+        _log.warning("%s", parts.subagents.notices[-1])
+        return
+    words = probed.stdout.split()
+    parts.registry.claude_version = words[0] if words else None
+    _log.info("claude is %s, version %s", program, parts.registry.claude_version or "unknown")
