@@ -1,7 +1,11 @@
-"""The least that an MCP server of the same SDK can be: one tool that returns a constant. Prints its port."""
+"""The least that an MCP server of the same SDK can be: one tool that returns a constant. Prints its port.
+
+It listens on the one socket that systemd has passed to it, or else on a free port.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 SCHEMA = {"type": "object"}
+FIRST_PASSED = 3  # SD_LISTEN_FDS_START
 
 
 async def _list(
@@ -28,6 +33,15 @@ async def _list(
 
 async def _call(_: ServerRequestContext[Any], __: types.CallToolRequestParams) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text="constant")])
+
+
+def _listening() -> socket.socket:
+    if "LISTEN_FDS" in os.environ:
+        return socket.socket(fileno=FIRST_PASSED)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    return listening
 
 
 async def main() -> None:
@@ -46,9 +60,7 @@ async def main() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await sessions.handle_request(scope, receive, send)
 
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
+    listening = _listening()
     async with sessions.run():
         print(listening.getsockname()[1])
         sys.stdout.flush()

@@ -13,53 +13,56 @@ from tests.benchmarks.setting import STUB, daemon
 from tests.support.mcp_call import call_tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.daemon_harness import Daemon
 
 STARTS = 40
+WARM_UP = 5
 TRANSCRIPTS = 500
 TRANSCRIPT_BYTES = 5_000_000
 
 
 def measure() -> list[Figure]:
-    """Compare: the answer of `start` minus a bare spawn; the same with 500 transcripts of 5 MB."""
+    """Compare in turn: `start`, a bare spawn, and `start` in a folder with 500 transcripts of 5 MB."""
     with daemon(environment={}) as running:
-        _starts(running, "warm", 5)
-        empty = _starts(running, "few", STARTS)
-        bare = [_bare_spawn() for _ in range(STARTS)]
-        beyond = median_ms(empty) - median_ms(bare)
-        _write_transcripts(running)
-        first = _starts(running, "first", 1)[0]
-        full = _starts(running, "many", STARTS)
-        empty_again = median_ms(empty)
-        return [
-            Figure(
-                "start answered, beyond a bare spawn of the same stub",
-                beyond,
-                15,
-                "ms",
-                f"median of {STARTS}: start {median_ms(empty):.1f} ms, bare {median_ms(bare):.1f} ms, tmpfs",
-            ),
-            Figure(
-                "start with 500 transcripts of 5 MB, against few",
-                median_ms(full) / empty_again,
-                1.2,
-                "times",
-                f"{median_ms(full):.1f} ms, {empty_again:.1f} ms; the very first {first * 1000:.0f} ms",
-            ),
-        ]
+        full_folder = running.folder / "full"
+        full_folder.mkdir()
+        _write_transcripts(running, full_folder)
+        first = _start(running, "first", full_folder)
+        few: list[float] = []
+        many: list[float] = []
+        bare: list[float] = []
+        for number in range(WARM_UP + STARTS):
+            few.append(_start(running, f"few-{number}", running.work))
+            many.append(_start(running, f"many-{number}", full_folder))
+            bare.append(_bare_spawn())
+    few, many, bare = few[WARM_UP:], many[WARM_UP:], bare[WARM_UP:]
+    return [
+        Figure(
+            "start answered, beyond a bare spawn of the same stub",
+            median_ms(few) - median_ms(bare),
+            15,
+            "ms",
+            f"median of {STARTS}: start {median_ms(few):.1f} ms, bare {median_ms(bare):.1f} ms, tmpfs",
+        ),
+        Figure(
+            "start with 500 transcripts of 5 MB, against few",
+            median_ms(many) / median_ms(few),
+            1.2,
+            "times",
+            f"{median_ms(many):.1f} ms, {median_ms(few):.1f} ms; the very first {first * 1000:.0f} ms",
+        ),
+    ]
 
 
-def _starts(running: Daemon, prefix: str, count: int) -> list[float]:
-    """Start that many subagents one after the other, each to its end; return the seconds of each call."""
-    seconds = []
-    for number in range(count):
-        name = f"{prefix}-{number}"
-        arguments = {"name": name, "prompt_file": str(running.work / "recipe.md")}
-        answer = call_tool(running.port, "start", arguments)
-        assert not answer.is_error, answer.text
-        seconds.append(answer.seconds)
-        running.finished(name)
-    return seconds
+def _start(running: Daemon, name: str, folder: Path) -> float:
+    """Start a subagent in a folder and wait for its end; return the seconds of the call."""
+    arguments = {"name": name, "prompt_file": str(running.work / "recipe.md"), "dir": str(folder)}
+    answer = call_tool(running.port, "start", arguments)
+    assert not answer.is_error, answer.text
+    running.finished(name)
+    return answer.seconds
 
 
 def _bare_spawn() -> float:
@@ -71,9 +74,9 @@ def _bare_spawn() -> float:
     return seconds
 
 
-def _write_transcripts(running: Daemon) -> None:
-    """Fill claude's project folder of the working directory with titled sessions."""
-    slug = re.sub(r"[^A-Za-z0-9]", "-", str(running.work))
+def _write_transcripts(running: Daemon, folder_of_work: Path) -> None:
+    """Fill claude's project folder of a working directory with titled sessions."""
+    slug = re.sub(r"[^A-Za-z0-9]", "-", str(folder_of_work))
     folder = running.home / ".claude" / "projects" / slug
     folder.mkdir(parents=True, exist_ok=True)
     line = '{"type":"user","message":{"role":"user","content":"' + "word " * 400 + '"}}\n'
