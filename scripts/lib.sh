@@ -69,6 +69,19 @@ Install them and start again:
     fi
 }
 
+# Prints the Debian packages that are missing to boot machines with a systemd of their own.
+missing_machine_packages() {
+    command -v linux.uml >/dev/null || echo user-mode-linux
+    command -v systemd-run >/dev/null || echo systemd
+    command -v dbus-daemon >/dev/null || echo dbus
+    [ -e /usr/lib/systemd/user/dbus.socket ] || echo dbus-user-session
+    compgen -G '/usr/lib/*/security/pam_systemd.so' >/dev/null || compgen -G '/lib/*/security/pam_systemd.so' >/dev/null ||
+        echo libpam-systemd
+    command -v ip >/dev/null || echo iproute2
+    command -v useradd >/dev/null || echo passwd
+    command -v setpriv >/dev/null || echo util-linux
+}
+
 # ---- the virtual environment --------------------------------------------------------------------
 
 # What .venv was made from: the place, since it cannot be moved, and the requirements.

@@ -1,0 +1,1 @@
+"""Tests that run inside one machine made of namespaces, all in one boot."""

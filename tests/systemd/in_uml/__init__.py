@@ -1,0 +1,1 @@
+"""Tests that need the memory controller: each runs inside a guest of User Mode Linux of its own."""

@@ -1,0 +1,114 @@
+"""Who was killed for lack of memory, and who by somebody: told apart, by a daemon that lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.stub.steps import assistant, forever, init, reach, result
+from tests.support.processes import eventually, is_alive
+from tests.support.scripted_daemon import Setting
+from tests.systemd.hungry_claude import eat, feed
+from tests.systemd.managers import USER
+
+if TYPE_CHECKING:
+    from tests.systemd.conftest import MakeService
+    from tests.systemd.service_harness import Service
+
+LIMIT_BYTES = 60 * 1024 * 1024
+TOO_MUCH_BYTES = 200 * 1024 * 1024
+only_as_user = pytest.mark.parametrize("form", [USER], ids=["user"])
+EATING = [init(), assistant("so far", stop_reason=None), eat(size_bytes=TOO_MUCH_BYTES), result()]
+FEEDING = [init(), feed("child", size_bytes=TOO_MUCH_BYTES), reach("survived"), result("went on")]
+
+
+def limited(make_service: MakeService, *, policy: str = "continue") -> Service:
+    """Run a daemon whose turns may have little memory."""
+    scopes = {"memory_max": LIMIT_BYTES, "memory_swap_max": 0, "oom_policy": policy}
+    return make_service(Setting(tables={"scopes": scopes})).boot()
+
+
+def assert_kills(end: dict[str, Any], *, kills: int) -> None:
+    """Check what a loose end says of memory."""
+    assert end["oom"]["limit_bytes"] == LIMIT_BYTES
+    assert LIMIT_BYTES * 0.9 < end["oom"]["peak_bytes"] <= LIMIT_BYTES * 1.05
+    assert end["oom"]["kills"] == kills
+
+
+def assert_lives_on(service: Service, daemon: int) -> None:
+    """Check that it is still the same daemon, and of use."""
+    assert (service.main_pid, service.show("ActiveState")) == (daemon, "active")
+    assert not service.turn_units()
+    assert not service.form.manager.failed_units()
+    assert service.play("next", [init(), result("of use")])["text"] == "of use"
+
+
+def test_a_claude_that_takes_too_much_is_killed_and_the_cause_is_told(make_service: MakeService) -> None:
+    service = limited(make_service)
+    daemon = service.main_pid
+    end = service.play("x", EATING)
+    assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGKILL", "oom")
+    assert_kills(end, kills=1)
+    assert end["text"] == "so far"
+    state = service.status_of("x")
+    assert (state["state"], state["last_turn"]["cause"]) == ("killed", "oom")
+    assert_lives_on(service, daemon)
+
+
+def test_a_process_of_claude_that_takes_too_much_is_a_warning(make_service: MakeService) -> None:
+    """claude goes on, and its own outcome counts."""
+    service = limited(make_service)
+    daemon = service.main_pid
+    end = service.play("x", FEEDING)
+    assert (end["outcome"], end["cause"], end["text"]) == ("completed", None, "went on")
+    assert_kills(end, kills=1)
+    assert any("for lack of memory" in warning for warning in end["warnings"])
+    assert not is_alive(service.recorded_pid("child"))
+    assert_lives_on(service, daemon)
+
+
+def test_a_kill_from_outside_is_not_taken_for_lack_of_memory(make_service: MakeService) -> None:
+    service = limited(make_service)
+    daemon = service.main_pid
+    pid = service.start("x", [init(), reach("up"), forever()]).content["pid"]
+    service.reached("up")
+    running = service.status_of("x")
+    assert running["memory_limit_bytes"] == LIMIT_BYTES
+    assert 0 < running["memory_bytes"] < LIMIT_BYTES
+    os.kill(pid, signal.SIGKILL)
+    end = service.loose_end("x")
+    assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGKILL", "unknown")
+    assert (end["oom"] or {"kills": 0})["kills"] == 0
+    assert_lives_on(service, daemon)
+
+
+@only_as_user
+def test_a_kill_from_outside_after_a_child_ran_out_of_memory_is_no_oom_kill(
+    make_service: MakeService,
+) -> None:
+    service = limited(make_service)
+    pid = service.start("x", [*FEEDING[:-1], forever()]).content["pid"]
+    service.reached("survived", within=30)
+    began = service.status_of("x")["running_seconds"]
+    # The daemon looks at the counters once a second.
+    eventually(lambda: service.status_of("x")["running_seconds"] > began + 3, within=20, what="a look")
+    os.kill(pid, signal.SIGKILL)
+    end = service.loose_end("x")
+    assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGKILL", "unknown")
+    assert_kills(end, kills=1)
+
+
+@only_as_user
+@pytest.mark.parametrize(("policy", "signal_name"), [("stop", "SIGTERM"), ("kill", "SIGKILL")])
+def test_a_policy_that_ends_the_scope_for_a_child_is_told_as_lack_of_memory(
+    make_service: MakeService, policy: str, signal_name: str
+) -> None:
+    service = limited(make_service, policy=policy)
+    daemon = service.main_pid
+    end = service.play("x", [*FEEDING[:-1], forever()])
+    assert (end["outcome"], end["signal"], end["cause"]) == ("killed", signal_name, "oom")
+    assert end["oom"]["kills"] >= 1
+    assert_lives_on(service, daemon)
