@@ -146,7 +146,7 @@ def send_signal(pid: int, start: int, number: int) -> bool:
     """
     try:
         descriptor = os.pidfd_open(pid)
-    except (OSError, ValueError):
+    except (OSError, OverflowError):  # a damaged record can hold any number
         return False
     try:
         if start_of(pid) != start:

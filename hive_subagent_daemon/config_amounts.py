@@ -16,22 +16,24 @@ _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _PARTS: Final = re.compile(r"([0-9]{1,15})([KMGT%]?)")
 
 
-def size() -> Kind:
+def size(*, lowest: int = 1) -> Kind:
     """Return the kind of amounts of memory: bytes, "512M" (to the base 1024), "40%" of all, or "infinity"."""
-    return _amount('a number of bytes, or text such as "512M", "2G", "40%" or "infinity"', _UNITS)
+    allowed = 'a number of bytes, or text such as "512M", "2G", "40%" or "infinity"'
+    return _amount(allowed, _UNITS, lowest=lowest)
 
 
 def count() -> Kind:
     """Return the kind of numbers of processes: a number, "10%" of all that there may be, or "infinity"."""
-    return _amount('a number, or text such as "10%" or "infinity"', {})
+    return _amount('a number, or text such as "10%" or "infinity"', {}, lowest=1)
 
 
-def _amount(allowed: str, units: Mapping[str, int]) -> Kind:
+def _amount(allowed: str, units: Mapping[str, int], *, lowest: int) -> Kind:
+    # systemd takes no limit below 1 but for swap.
     def _read(value: object, _places: Places) -> Amount:
         match value:
             case bool():
                 raise must_be(value, allowed)
-            case int() if value >= 0 and fits_64_bits(value):
+            case int() if value >= lowest and fits_64_bits(value):
                 return value
             case "infinity":
                 return UNLIMITED
@@ -40,7 +42,7 @@ def _amount(allowed: str, units: Mapping[str, int]) -> Kind:
                 if unit == "%" and 0 < number <= 100:
                     return Percent(number)
                 factor = 1 if unit == "" else units.get(unit, 0)
-                if factor and number * factor < 2**63:
+                if factor and lowest <= number * factor < 2**63:
                     return number * factor
         raise must_be(value, allowed)
 

@@ -158,7 +158,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("scopes.memory_max", "MemoryMax of each scope: above it the kernel kills.", size(), None),
     Key("scopes.memory_high", "MemoryHigh of each scope: above it the kernel slows down.", size(), None),
-    Key("scopes.memory_swap_max", "MemorySwapMax of each scope.", size(), None),
+    Key("scopes.memory_swap_max", "MemorySwapMax of each scope.", size(lowest=0), None),
     Key("scopes.tasks_max", "TasksMax of each scope: processes and threads.", count(), None),
     Key(
         "scopes.cpu_weight",

@@ -56,11 +56,14 @@ class DBusLink:
         self._router = DBusRouter(connection)
 
     async def _receive_until_lost(self) -> Message:
+        received = False
         try:
-            return await self._receive()
-        except (OSError, EOFError):
-            self.lost.set()
-            raise
+            message: Message = await self._receive()
+            received = True
+        finally:
+            if not received:  # whatever it was, nobody listens to this connection any more
+                self.lost.set()
+        return message
 
     async def call(self, message: Message, *, within_seconds: float) -> tuple[Any, ...]:
         """Send a method call and return the body of its answer; every failure is a BusError."""

@@ -78,7 +78,9 @@ class ProcessGroup:
         return child
 
     async def left_behind(self, root: TurnRoot) -> GroupChild | None:
-        """Look for the turn's processes (see Launcher)."""
+        """Look for the turn's processes (see Launcher); its scope, if it had one, is out of our reach."""
+        if root.scope is not None:
+            _log.warning("turn %s had the scope %s: systemctl stop what is left of it", root.turn, root.scope)
         child = self.child(root, foreign=True)
         return child if await anyio.to_thread.run_sync(child.populated) else None
 

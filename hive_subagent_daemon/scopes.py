@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STOP_RETRY_SECONDS: Final = 5.0
+LAST_TRY_SECONDS: Final = 1.0
 
 
 class ScopeLauncher:
@@ -117,6 +118,7 @@ class ScopeLauncher:
             path = await self._bus.cgroup_of_slice(units.slice)
         except BusError as error:
             _log.error("what is left of turn %s cannot be looked for: %s", root.turn, error)
+            self._stop_later(units.slice)
             return group
         if path is None:
             return group
@@ -162,21 +164,29 @@ class ScopeLauncher:
                 tasks.start_soon(self._stop_unstopped, name="slices to stop")
         finally:
             with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(LAST_TRY_SECONDS):
+                    await self._try_to_stop()
+                for name in sorted(self._unstopped):
+                    _log.error("the slice %s could not be stopped and stays: systemctl stop it", name)
                 await self._bus.close()
 
     async def _stop_unstopped(self) -> None:
         while True:
             await self._something_unstopped.wait()
-            await anyio.sleep(STOP_RETRY_SECONDS)
-            for name in sorted(self._unstopped):
-                try:
-                    await self._bus.stop_unit(name)
-                except BusError as error:
-                    _log.debug("the slice %s is not stopped yet: %s", name, error)
-                else:
-                    self._unstopped.discard(name)
-            if not self._unstopped:
+            await self._try_to_stop()
+            if self._unstopped:
+                await anyio.sleep(STOP_RETRY_SECONDS)
+            else:
                 self._something_unstopped = anyio.Event()
+
+    async def _try_to_stop(self) -> None:
+        for name in sorted(self._unstopped):
+            try:
+                await self._bus.stop_unit(name)
+            except BusError as error:
+                _log.debug("the slice %s is not stopped yet: %s", name, error)
+            else:
+                self._unstopped.discard(name)
 
     async def oomd_killed(self, cgroup: Path) -> bool:
         """Tell whether systemd-oomd says that it killed in a cgroup."""

@@ -7,6 +7,7 @@ once and made anew; what is asked for in between fails with a BusError that says
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ START_SECONDS: Final = 1.7
 STOP_SECONDS: Final = 2.0
 ASK_SECONDS: Final = 3.0
 RECONNECT_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+LASTING_SECONDS: Final = 10.0  # a connection that lived longer was not one of a row of failures
 
 _NAME: Final = "org.freedesktop.systemd1"
 _MANAGER: Final = DBusAddress("/org/freedesktop/systemd1", bus_name=_NAME, interface=f"{_NAME}.Manager")
@@ -57,14 +59,16 @@ class SystemdBus:
             except BusError as error:
                 if not tries:
                     _log.error("%s: trying again", error)
-                await anyio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
                 tries += 1
+                await anyio.sleep(_pause_seconds(tries))
                 continue
             if tries:
                 _log.info("connected to systemd at %s again", self._socket)
+            began = time.monotonic()
             await link.lost.wait()
             _log.warning("the connection to systemd at %s is gone", self._socket)
-            tries = 1
+            tries = 1 if time.monotonic() - began > LASTING_SECONDS else tries + 1
+            await anyio.sleep(_pause_seconds(tries))
 
     async def version_and_cgroup(self) -> tuple[str, str]:
         """Return the version of systemd and the cgroup that it manages; BusError when it does not answer."""
@@ -156,3 +160,8 @@ class SystemdBus:
             self.trouble = None
             self._link = link
             return link
+
+
+def _pause_seconds(tries: int) -> float:
+    """Return how long to wait after so many failures in a row, at least one."""
+    return RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS)) - 1]

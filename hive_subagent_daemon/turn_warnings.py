@@ -31,9 +31,10 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
         warnings.append(f"A part of claude's output could not be read: {evidence.unreadable}.")
     if evidence.strayed:
         warnings.append("claude had left its scope: limits and memory figures did not hold for it.")
-    if (oom := evidence.oom) is not None and oom.kills and not evidence.by_oomd:
+    if (oom := evidence.oom) is not None and oom.kills:
+        who = "systemd-oomd" if evidence.by_oomd else "The kernel"
         count = "a process" if oom.kills == 1 else f"{oom.kills} processes"
-        warnings.append(f"The kernel killed {count} of this turn for lack of memory ({memory_shown(oom)}).")
+        warnings.append(f"{who} killed {count} of this turn for lack of memory ({memory_shown(oom)}).")
     return tuple(warning[:_WARNING_CHARACTERS] for warning in warnings[:_WARNINGS_KEPT])
 
 

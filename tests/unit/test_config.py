@@ -93,38 +93,40 @@ def test_without_any_file_the_defaults_are_those_of_an_empty_file(tmp_path: Path
     assert usual(tmp_path) == load(tmp_path)
 
 
+EVERY_KEY = """
+agent = "bob"
+claude = "claude-next"
+work_dir = "/"
+state_dir = "/var/lib/bob"
+listen = ["localhost:1"]
+on_restart = "stop"
+allow_root = true
+umask = "0077"
+log_level = "warning"
+[retention]
+closed_days = 1
+idle_days = 2
+[environment]
+A = "b"
+[scopes]
+manager = "system"
+slice = "agents.slice"
+memory_max = 1
+memory_high = "40%"
+memory_swap_max = "infinity"
+tasks_max = 5
+cpu_weight = 6
+oom_policy = "stop"
+[limits]
+max_running = 3
+exit_grace_seconds = 4
+stall_after_seconds = 5.5
+max_prompt_bytes = 6
+"""
+
+
 def test_every_key_of_the_file_reaches_the_configuration(tmp_path: Path) -> None:
-    toml = """
-        agent = "bob"
-        claude = "claude-next"
-        work_dir = "/"
-        state_dir = "/var/lib/bob"
-        listen = ["localhost:1"]
-        on_restart = "stop"
-        allow_root = true
-        umask = "0077"
-        log_level = "warning"
-        [retention]
-        closed_days = 1
-        idle_days = 2
-        [environment]
-        A = "b"
-        [scopes]
-        manager = "system"
-        slice = "agents.slice"
-        memory_max = 1
-        memory_high = "40%"
-        memory_swap_max = "infinity"
-        tasks_max = 5
-        cpu_weight = 6
-        oom_policy = "stop"
-        [limits]
-        max_running = 3
-        exit_grace_seconds = 4
-        stall_after_seconds = 5.5
-        max_prompt_bytes = 6
-    """
-    assert load(tmp_path, toml) == Config(
+    assert load(tmp_path, EVERY_KEY) == Config(
         agent="bob",
         claude="claude-next",
         work_dir=Path("/"),

@@ -82,6 +82,17 @@ def test_what_is_no_amount_of_memory_is_refused(tmp_path: Path, key: str, toml: 
     assert reported == f"DIR/config.toml: scopes.{key}: must be {SIZE}, not {told}"
 
 
+@pytest.mark.parametrize("zero", ["0", '"0"', '"0M"'])
+def test_nothing_is_an_amount_of_swap_only(tmp_path: Path, zero: str) -> None:
+    """systemd refuses every other limit below 1, and with it every turn."""
+    assert load(tmp_path, f"scopes.memory_swap_max = {zero}").scopes.memory_swap_max == 0
+    for key in ("memory_max", "memory_high"):
+        assert refusal(tmp_path, f"scopes.{key} = {zero}").startswith(
+            f"DIR/config.toml: scopes.{key}: must be"
+        )
+    assert refusal(tmp_path, "scopes.tasks_max = 0").startswith("DIR/config.toml: scopes.tasks_max: must be")
+
+
 @pytest.mark.parametrize(
     ("toml", "amount"),
     [("512", 512), ('"512"', 512), ('"10%"', Percent(10)), ('"infinity"', UNLIMITED)],

@@ -114,7 +114,7 @@ def listen_addresses() -> st.SearchStrategy[tuple[TcpAddress | UnixAddress, ...]
 
 def scopes() -> st.SearchStrategy[Scopes]:
     """Give scopes, each of their limits set or not."""
-    sizes = st.sampled_from([0, 1, 4096, 2**63 - 1, UNLIMITED]) | st.integers(0, 2**63 - 1)
+    sizes = st.sampled_from([1, 4096, 2**63 - 1, UNLIMITED]) | st.integers(1, 2**63 - 1)
     amounts = st.none() | sizes | st.builds(Percent, st.integers(1, 100))
     words = st.text("abAB09:_.\\", min_size=1, max_size=6)
     slices = st.lists(words, min_size=1, max_size=4).map(lambda parts: f"{'-'.join(parts)}.slice")
@@ -124,7 +124,7 @@ def scopes() -> st.SearchStrategy[Scopes]:
         slice=st.none() | slices,
         memory_max=amounts,
         memory_high=amounts,
-        memory_swap_max=amounts,
+        memory_swap_max=amounts | st.just(0),
         tasks_max=amounts,
         cpu_weight=st.none() | st.integers(1, 10_000),
         oom_policy=st.sampled_from(OomPolicy),

@@ -134,7 +134,7 @@ async def test_a_scope_without_limits_has_those_of_systemd(turns: Turns, manager
     ("wanted", "properties"),
     [
         (Scopes(memory_max=1), {"MemoryMax": ("t", 1)}),
-        (Scopes(memory_max=0), {"MemoryMax": ("t", 0)}),
+        (Scopes(memory_swap_max=0), {"MemorySwapMax": ("t", 0)}),
         (Scopes(memory_max=UNLIMITED), {"MemoryMax": ("t", 2**64 - 1)}),
         (Scopes(memory_high=2**40), {"MemoryHigh": ("t", 2**40)}),
         (Scopes(memory_swap_max=0), {"MemorySwapMax": ("t", 0)}),
