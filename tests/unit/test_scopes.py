@@ -137,7 +137,6 @@ async def test_a_scope_without_limits_has_those_of_systemd(turns: Turns, manager
         (Scopes(memory_swap_max=0), {"MemorySwapMax": ("t", 0)}),
         (Scopes(memory_max=UNLIMITED), {"MemoryMax": ("t", 2**64 - 1)}),
         (Scopes(memory_high=2**40), {"MemoryHigh": ("t", 2**40)}),
-        (Scopes(memory_swap_max=0), {"MemorySwapMax": ("t", 0)}),
         (Scopes(tasks_max=50), {"TasksMax": ("t", 50)}),
         (Scopes(cpu_weight=10), {"CPUWeight": ("t", 10)}),
         (Scopes(memory_max=Percent(100)), {"MemoryMaxScale": ("u", 2**32 - 1)}),
