@@ -1,0 +1,62 @@
+# The daemon and the command `hive-subagent`. For callPackage, with nothing but nixpkgs.
+{
+  lib,
+  python3,
+}:
+let
+  python = python3.override {
+    self = python;
+    packageOverrides = import ./python-packages.nix;
+  };
+  inherit (python) pkgs;
+  versionOf = text: builtins.head (builtins.match ''.*__version__ = "([^"]+)".*'' text);
+in
+pkgs.buildPythonApplication {
+  pname = "hive-subagent-daemon";
+  version = versionOf (builtins.readFile ../hive_subagent_daemon/__init__.py);
+  pyproject = true;
+
+  src = lib.fileset.toSource {
+    root = ../.;
+    fileset = lib.fileset.unions [
+      ../LICENSE
+      ../README.md
+      ../hive_subagent_daemon
+      ../pyproject.toml
+      ../tests
+    ];
+  };
+
+  build-system = [ pkgs.hatchling ];
+
+  dependencies = [
+    pkgs.anyio
+    pkgs.h11
+    pkgs.jeepney
+    pkgs.mcp
+    pkgs.pydantic
+    pkgs.sdnotify
+    pkgs.starlette
+    pkgs.systemd-python
+    pkgs.tomli-w
+    pkgs.typing-extensions
+    pkgs.uvicorn
+  ];
+
+  # The tests are a check of the flake: they need more than it takes to use the daemon.
+  doCheck = false;
+  pythonImportsCheck = [
+    "hive_subagent_daemon"
+    "hive_subagent_daemon.daemon_main"
+    "hive_subagent_daemon.client_main"
+  ];
+
+  passthru = { inherit python; };
+
+  meta = {
+    description = "Daemon that lets an AI agent hand bounded work to headless claude processes over MCP";
+    license = lib.licenses.mit;
+    mainProgram = "hive-subagent-daemon";
+    platforms = lib.platforms.linux;
+  };
+}

@@ -1,0 +1,126 @@
+# The agent's side: one daemon for the agent that this system is for, an entry for it among the agent's MCP
+# servers, and the choice which of these servers subagents get too.
+#
+# `hyperhive.extraMcpServers` may be declared elsewhere as well, as an attrsOf submodule: the declarations merge.
+{
+  config,
+  lib,
+  options,
+  ...
+}:
+let
+  inherit (lib) mkOption types literalExpression;
+  core = import ./core.nix;
+  mcp = config.hyperhive.mcp;
+  cfg = mcp.subagent;
+  servers = config.hyperhive.extraMcpServers;
+
+  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.
+  ownEntry = {
+    type = "http";
+    url = core.url "127.0.0.1" mcp.subagentHttpPort;
+    allowedTools = [ "*" ];
+  };
+
+  # Where another module says what an entry is, that is all an entry can have; else anything goes.
+  isDeclaredElsewhere = leaves: leaves ? url || leaves ? command;
+
+  entry =
+    { options, ... }:
+    {
+      options.availableToSubagents = mkOption {
+        type = types.bool;
+        default = false;
+        example = true;
+        description = ''
+          Whether subagents of this agent get this MCP server too. Without a single such entry they have none.
+        '';
+      };
+      config._module.freeformType = lib.mkIf (!isDeclaredElsewhere options) (types.attrsOf types.anything);
+    };
+
+  leaves = options.hyperhive.extraMcpServers.type.getSubOptions [ ];
+  fittingEntry = lib.filterAttrs (key: _: !isDeclaredElsewhere leaves || leaves ? ${key}) ownEntry;
+
+  # Other ports of `hyperhive.mcp`: they are on the same loopback address.
+  otherPorts = lib.filterAttrs (
+    name: value: lib.hasSuffix "HttpPort" name && name != "subagentHttpPort" && lib.isInt value
+  ) mcp;
+
+  opted = lib.filterAttrs (_: server: server.availableToSubagents) servers;
+in
+{
+  imports = [ ./default.nix ];
+
+  options.hyperhive = {
+    mcp = {
+      subagent = {
+        enable = mkOption {
+          type = types.bool;
+          default = true;
+          example = false;
+          description = "Whether this agent can start subagents: runs the daemon and adds it to the agent's MCP servers.";
+        };
+        agent = mkOption {
+          type = types.str;
+          default = if config.networking.hostName == "" then "agent" else config.networking.hostName;
+          defaultText = literalExpression "config.networking.hostName";
+          example = "coder";
+          description = "The agent's name, in unit names and in the journal. The default port is computed from it.";
+        };
+        user = mkOption {
+          type = types.str;
+          default = cfg.agent;
+          defaultText = literalExpression "config.hyperhive.mcp.subagent.agent";
+          example = "alice";
+          description = "User that the agent runs as, and so do its subagents. Must be declared, with a `uid`.";
+        };
+        addMcpServer = mkOption {
+          type = types.bool;
+          default = true;
+          example = false;
+          description = "Whether the daemon is added as `hyperhive.extraMcpServers.subagent`.";
+        };
+      };
+      subagentHttpPort = mkOption {
+        type = types.port;
+        default = core.portOf { inherit (config.services.hive-subagent.portRange) base span; } cfg.agent;
+        defaultText = literalExpression "computed from hyperhive.mcp.subagent.agent, within services.hive-subagent.portRange";
+        example = 20123;
+        description = ''
+          Port of the agent's daemon. Agents that are evaluated separately cannot see each other's ports: where several
+          of them share a network, set them explicitly.
+        '';
+      };
+    };
+
+    # No description and no default: an option that is declared elsewhere too can have them only once.
+    extraMcpServers = mkOption { type = types.attrsOf (types.submodule entry); };
+  };
+
+  config = {
+    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer) {
+      subagent = lib.mapAttrs (_: lib.mkDefault) fittingEntry;
+    };
+
+    services.hive-subagent = lib.mkIf cfg.enable {
+      agents.${cfg.agent} = {
+        user = lib.mkDefault cfg.user;
+        port = lib.mkDefault mcp.subagentHttpPort;
+        optionNames = {
+          user = "hyperhive.mcp.subagent.user";
+          port = "hyperhive.mcp.subagentHttpPort";
+        };
+        mcpServers = lib.mapAttrs (
+          _: server: core.clientEntry server // { availableToSubagents = true; enable = server.enable or true; }
+        ) opted;
+      };
+      otherPortUsers = lib.mapAttrsToList (name: port: {
+        who = "hyperhive.mcp.${name}";
+        option = "hyperhive.mcp.${name}";
+        address = "127.0.0.1";
+        inherit port;
+      }) otherPorts;
+    };
+  };
+}

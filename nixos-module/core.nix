@@ -1,0 +1,84 @@
+# What the modules compute, without the module system: builtins only, plain data in, plain data out.
+# So it can be evaluated and tested wherever there is a Nix, without nixpkgs.
+#
+# Functions whose names end in `Faults` return what is wrong as a list of sentences, each of which begins with
+# the path of the option and says what to write instead. An empty list: all is well.
+let
+  names = import ./core/names.nix;
+  ports = import ./core/ports.nix;
+  mcp = import ./core/mcp.nix;
+  settings = import ./core/settings.nix;
+  configuration = import ./core/configuration.nix;
+  secrets = import ./core/secrets.nix;
+  units = import ./core/units.nix;
+  text = import ./core/text.nix;
+in
+{
+  inherit (names)
+    defaultSlice
+    escape
+    nameFaults
+    sliceFaults
+    unitName
+    ;
+  inherit (ports)
+    defaultRange
+    listenAddress
+    listenAddressFaults
+    portFaults
+    portOf
+    rangeFaults
+    url
+    ;
+  inherit (mcp)
+    clientEntry
+    opposedKeys
+    optedIn
+    parentConfig
+    serverEntry
+    serverFaults
+    ;
+  inherit (settings) settingsFaults settingsKinds sinksIn;
+  inherit (configuration) configurationOf;
+  inherit (secrets)
+    credentialFaults
+    credentialsDirectory
+    literalSecretFaults
+    ;
+  inherit (units)
+    execLine
+    searchPath
+    service
+    slice
+    socket
+    unitsOf
+    ;
+  inherit (text) unitFiles;
+
+  # Everything that is wrong with one agent, given as the agent's evaluated options and its name.
+  agentFaults =
+    {
+      option,
+      name,
+      agent,
+      uid,
+    }:
+    names.nameFaults { inherit option name; }
+    ++ names.sliceFaults "${option}.limits.slice" agent.limits.slice
+    ++ names.uidFaults { inherit option agent uid; }
+    ++ ports.listenAddressFaults {
+      option = "${option}.listenAddress";
+      address = agent.listenAddress;
+      inherit (agent) settings;
+    }
+    ++ names.directoryFaults "${option}.workDir" agent.workDir
+    ++ secrets.credentialFaults "${option}.credentials" agent.credentials
+    ++ secrets.credentialFaults "${option}.secretEnvironment" agent.secretEnvironment
+    ++ secrets.sharedIdFaults option agent
+    ++ secrets.literalSecretFaults "${option}.environment" agent.environment
+    ++ secrets.literalSecretFaults "${option}.settings.environment" (settings.environmentIn agent.settings)
+    ++ mcp.serverFaults "${option}.mcpServers" agent.mcpServers
+    ++ mcp.depthFaults option agent
+    ++ settings.settingsFaults "${option}.settings" agent.settings
+    ++ settings.rootFaults { inherit option agent uid; };
+}

@@ -1,0 +1,79 @@
+# Ports and addresses. Every agent has a port of its own, computed from its name alone, so that adding an agent
+# moves nobody else's.
+let
+  inherit (import ./lib.nix) isMatch optional optionals;
+
+  # The range ends below 32768, where Linux begins to give ports to outgoing connections: no such connection can
+  # sit on an agent's port.
+  firstEphemeral = 32768;
+in
+rec {
+  defaultRange = {
+    base = 20000;
+    span = 10000;
+  };
+
+  # 60 bits of the hash: as many as a signed 64-bit number can surely hold.
+  portOf =
+    { base, span }:
+    name:
+    let
+      digits = builtins.substring 0 15 (builtins.hashString "sha256" name);
+      number = (builtins.fromTOML "number = 0x${digits}").number;
+    in
+    base + number - number / span * span;
+
+  rangeFaults =
+    option:
+    { base, span }:
+    optional (base < 1024 || base + span > firstEphemeral) (
+      "${option}: the ports ${toString base} to ${toString (base + span - 1)} are not all between 1024 and "
+      + "${toString (firstEphemeral - 1)}. Choose base and span so that they are, for instance 20000 and 10000."
+    );
+
+  # An address and a port as one text, as systemd and the daemon write it.
+  listenAddress = address: port: if isMatch ".*:.*" address then "[${address}]:${toString port}" else "${address}:${toString port}";
+
+  url = address: port: "http://${listenAddress address port}/mcp";
+
+  listenAddressFaults =
+    {
+      option,
+      address,
+      settings,
+    }:
+    let
+      isLoopback = isMatch "127[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}" address || address == "::1";
+      isAddress = isMatch "[0-9]{1,3}([.][0-9]{1,3}){3}" address || isMatch "[0-9a-fA-F:.]*:[0-9a-fA-F:.]*" address;
+      hasToken = settings ? auth && builtins.isAttrs settings.auth && settings.auth ? token_file;
+    in
+    if !isAddress then
+      [ ''${option}: ${builtins.toJSON address} is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.'' ]
+    else
+      optional (!isLoopback && !hasToken) (
+        "${option}: ${address} can be reached from other machines, and whoever may call can run code as the agent. "
+        + ''Use "127.0.0.1" or "::1", or set settings.auth.token_file too.''
+      );
+
+  # Given every user of a port as { who, option, address, port }: what two of them share.
+  portFaults =
+    users:
+    let
+      count = builtins.length users;
+      isWild = address: address == "0.0.0.0" || address == "::";
+      overlap = a: b: a.port == b.port && (a.address == b.address || isWild a.address || isWild b.address);
+      pairsWith =
+        index:
+        let
+          one = builtins.elemAt users index;
+          later = builtins.genList (offset: builtins.elemAt users (index + 1 + offset)) (count - index - 1);
+        in
+        map (other: fault one other) (builtins.filter (overlap one) later);
+      fault =
+        one: other:
+        "${other.option}: ${other.who} would listen on port ${toString other.port}, which is also that of ${one.who} (${one.option}). "
+        + "Set one of these two options to a port that is free, for instance ${toString (free (other.port + 1))}.";
+      free = port: if builtins.any (user: user.port == port) users then free (port + 1) else port;
+    in
+    optionals (count > 1) (builtins.concatLists (builtins.genList pairsWith count));
+}

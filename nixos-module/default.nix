@@ -1,0 +1,164 @@
+# Hive subagent daemons on a NixOS host: one for each agent, started by the first connection to its port.
+#
+# This file has the options and hands their values to core.nix, which computes everything. It takes no flake input.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  core = import ./core.nix;
+  cfg = config.services.hive-subagent;
+  toml = pkgs.formats.toml { };
+
+  agents = lib.filterAttrs (_: agent: agent.enable) cfg.agents;
+  optionOf = name: "services.hive-subagent.agents.${lib.strings.escapeNixIdentifier name}";
+  accountOf = agent: config.users.users.${agent.user} or { };
+  uidOf = agent: (accountOf agent).uid or null;
+
+  configFileOf =
+    name: agent:
+    let
+      file = toml.generate "hive-subagent-${name}.toml" (
+        core.configurationOf {
+          inherit name agent;
+          inherit (agent) credentialsDirectory;
+          uid = uidOf agent;
+          claude = lib.getExe' agent.claudePackage "claude";
+        }
+      );
+      # The daemon says more about a mistake than an evaluation can; it has to run on the building machine for that.
+      checked = pkgs.runCommand "hive-subagent-${name}.toml" { } ''
+        ${lib.getExe' cfg.package "hive-subagent-daemon"} --config ${file} --work-dir / --check >/dev/null
+        cp ${file} $out
+      '';
+    in
+    if agent.checkConfig && pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform then checked else file;
+
+  # What core.unitsOf wants to know of an agent.
+  plainAgent = name: agent: {
+    inherit name;
+    inherit (agent)
+      manager
+      port
+      sliceConfig
+      startAtBoot
+      user
+      ;
+    inherit (agent.limits) slice;
+    address = agent.listenAddress;
+    uid = uidOf agent;
+    credentials = agent.credentials // agent.secretEnvironment;
+    command = [
+      (lib.getExe' cfg.package "hive-subagent-daemon")
+      "--config"
+      "${configFileOf name agent}"
+    ];
+    path = core.searchPath {
+      inherit (agent) user;
+      home = (accountOf agent).home or null;
+      packages = map lib.getBin agent.extraPackages;
+    };
+    programs = {
+      kill = "${pkgs.coreutils}/bin/kill";
+      true = "${pkgs.coreutils}/bin/true";
+      systemctl = "${config.systemd.package}/bin/systemctl";
+    };
+  };
+
+  units = lib.mapAttrsToList (name: agent: core.unitsOf (plainAgent name agent)) agents;
+  merged = manager: kind: lib.mkMerge (map (each: lib.mapAttrs (_: gentle kind) each.${manager}.${kind}) units);
+
+  # Every single setting of a unit can be overridden by a plain definition in systemd.services and the like.
+  gentle =
+    kind: unit:
+    lib.mapAttrs (
+      key: value:
+      if lib.elem key [ "serviceConfig" "socketConfig" "sliceConfig" "unitConfig" ] then
+        lib.mapAttrs (_: lib.mkDefault) value
+      else if key == "environment" then
+        # NixOS gives every service a PATH at the priority of a plain definition.
+        lib.mapAttrs (name: if name == "PATH" then lib.mkOverride 90 else lib.mkDefault) value
+      else if lib.isList value then
+        value
+      else
+        lib.mkDefault value
+    ) unit;
+
+  portUsers = lib.mapAttrsToList (name: agent: {
+    who = "the daemon of agent ${name}";
+    option = agent.optionNames.port or "${optionOf name}.port";
+    address = agent.listenAddress;
+    inherit (agent) port;
+  }) agents;
+
+  faults =
+    core.rangeFaults "services.hive-subagent.portRange" cfg.portRange
+    ++ lib.concatLists (
+      lib.mapAttrsToList (
+        name: agent:
+        core.agentFaults {
+          inherit name agent;
+          option = optionOf name;
+          uid = uidOf agent;
+        }
+      ) agents
+    )
+    ++ core.portFaults (portUsers ++ cfg.otherPortUsers);
+in
+{
+  imports = [ ./options.nix ];
+
+  config = lib.mkIf (agents != { }) {
+    assertions = map (message: {
+      assertion = false;
+      inherit message;
+    }) faults;
+
+    # The command `hive-subagent`, for people.
+    environment.systemPackages = [ cfg.package ];
+
+    # For the agent's own claude: claude --mcp-config /etc/hive-subagent/NAME.mcp.json
+    environment.etc = lib.mapAttrs' (
+      name: agent:
+      lib.nameValuePair "hive-subagent/${name}.mcp.json" {
+        text = builtins.toJSON (
+          core.parentConfig {
+            address = agent.listenAddress;
+            inherit (agent) port;
+          }
+        );
+      }
+    ) agents;
+
+    # The user's own manager, in which turns have their scopes, is there without a login. (Where lingering is not
+    # managed by NixOS, it takes no such definition.)
+    users.users = lib.mkIf (config.users.manageLingering or true) (
+      lib.mkMerge (
+        lib.mapAttrsToList (_: agent: lib.mkIf (agent.user != "root") { ${agent.user}.linger = lib.mkDefault true; }) agents
+      )
+    );
+
+    systemd.tmpfiles.settings.hive-subagent = lib.mkMerge (
+      lib.mapAttrsToList (
+        _: agent:
+        lib.mkIf agent.createWorkDir {
+          # The colons: only where the directory is missing.
+          ${agent.workDir}.d = {
+            mode = ":0755";
+            user = ":${agent.user}";
+            group = ":${(accountOf agent).group or "-"}";
+          };
+        }
+      ) agents
+    );
+
+    systemd.services = merged "system" "services";
+    systemd.sockets = merged "system" "sockets";
+    systemd.slices = merged "system" "slices";
+    systemd.user.services = merged "user" "services";
+    systemd.user.sockets = merged "user" "sockets";
+    systemd.user.slices = merged "user" "slices";
+  };
+}

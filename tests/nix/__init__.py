@@ -1,0 +1,1 @@
+"""Tests of the Nix files: evaluated for real, and what they render run on a real systemd."""

@@ -1,0 +1,1 @@
+"""What needs nixpkgs' library: the option layers, the flake, the option reference."""
