@@ -147,8 +147,17 @@ def _is_expected(manager: Manager, scopes: Scopes, user: User) -> bool:
     if scopes.manager is not ScopeChoice.AUTO:
         return True
     if manager.sockets == (SYSTEM_BUS,):
-        return Path("/run/systemd/system").is_dir()
-    return (_LINGER / user.name).exists() or any(path.parent.is_dir() for path in manager.sockets)
+        return _is_there(Path("/run/systemd/system"))
+    return _is_there(_LINGER / user.name) or any(_is_there(path.parent) for path in manager.sockets)
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether a path exists; one that may not be looked at is not there for us."""
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 def _why_none(manager: Manager, user: User, reasons: list[str]) -> str:
@@ -158,13 +167,13 @@ def _why_none(manager: Manager, user: User, reasons: list[str]) -> str:
     name, uid = user.name, user.uid
     for socket in manager.sockets:
         place = socket.parent
-        if socket.exists():
+        if _is_there(socket):
             return (
                 f"the manager of user {name} does not answer: {reasons[-1]}; see systemctl status user@{uid}"
             )
-        if (place / "systemd").exists():
+        if _is_there(place / "systemd"):
             return f"the manager of user {name} has no message bus at {socket}: install dbus-user-session"
-        if place.is_dir():
+        if _is_there(place):
             return f"user {name} has {place} but no manager there: systemctl start user@{uid}"
     return (
         f"user {name} has no running manager ({manager.sockets[-1].parent} is not there): run `loginctl "

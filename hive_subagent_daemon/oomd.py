@@ -52,8 +52,7 @@ class OomdWatch:
     async def run(self) -> None:
         """Listen until cancelled; without a system bus, look for one now and then."""
         while True:
-            if self._socket.exists():
-                await self._listen()
+            await self._listen()
             await anyio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:

@@ -129,7 +129,7 @@ class SystemdBus:
             text = f"systemd was not done within {within_seconds:g} s"
             raise NoAnswerError(text) from error
         if result != "done":
-            text = f"systemd could not do it: {result}"
+            text = f"systemd could not do it: {result} (its journal says why)"
             raise BusError(text)
 
     async def _job_result(self, message: Message, *, within_seconds: float) -> str:

@@ -53,6 +53,9 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
     pkg-config --exists libsystemd 2>/dev/null || echo libsystemd-dev
 }
 
+# Prints the Debian package that is missing to evaluate Nix files.
+missing_nix() { command -v nix-instantiate >/dev/null || echo nix-bin; }
+
 # Installs Debian packages as root, and else says which are missing and how to get them.
 install_packages() {
     [ $# -gt 0 ] || return 0

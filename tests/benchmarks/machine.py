@@ -6,12 +6,11 @@ import compileall
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.figures import Figure
 from tests.support.scripted_daemon import REPOSITORY
-from tests.systemd.machines import HERE, KINDS, NAMESPACES, NOT_POSSIBLE, environment, needed_folders
+from tests.systemd.machines import NAMESPACES, NOT_POSSIBLE, python_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,11 @@ def figures() -> Iterator[Figure]:
     for package in ("hive_subagent_daemon", "tests"):
         compileall.compile_dir(REPOSITORY / package, quiet=1)
     process = subprocess.Popen(
-        _command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        python_inside(NAMESPACES, "tests.benchmarks.inside"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with process:
         try:
@@ -47,12 +50,3 @@ def figures() -> Iterator[Figure]:
         raise RuntimeError(message)
     for line in output.splitlines():
         yield Figure(**json.loads(line))
-
-
-def _command() -> list[str]:
-    words = [*KINDS[NAMESPACES], "-s", str(HERE / "add_users.sh")]
-    for folder in needed_folders():
-        words += ["-p", str(folder)]
-    words += ["--", "env", f"--chdir={REPOSITORY}"]
-    words += [f"{name}={value}" for name, value in environment(NAMESPACES).items()]
-    return [*words, sys.executable, "-m", "tests.benchmarks.inside"]

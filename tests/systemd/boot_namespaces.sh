@@ -89,6 +89,7 @@ become_machine() {
     cd /
     umount -l /.host
     rmdir /.host
+    mount --make-rshared / # credentials are mounted by a child of systemd, and have to be seen by all
     exec env -i container=namespaces PATH="$safe_path" LANG=C.UTF-8 \
         "/$program" --system --unit=machine.target --log-target=journal --show-status=no
 }

@@ -58,14 +58,19 @@ def environment(kind: str) -> dict[str, str]:
     return inside
 
 
-def command(kind: str, arguments: list[str]) -> list[str]:
-    """Return the command that boots a machine, runs pytest inside, and ends as that does."""
+def python_inside(kind: str, module: str, *arguments: str) -> list[str]:
+    """Return the command that boots a machine, runs a module of Python inside, and ends as that does."""
     words = [*KINDS[kind], "-s", str(HERE / "add_users.sh")]
     for folder in needed_folders():
         words += ["-p", str(folder)]
     words += ["--", "env", f"--chdir={REPOSITORY}"]
     words += [f"{name}={value}" for name, value in environment(kind).items()]
-    return [*words, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return [*words, sys.executable, "-m", module, *arguments]
+
+
+def command(kind: str, arguments: list[str]) -> list[str]:
+    """Return the command that boots a machine, runs pytest inside, and ends as that does."""
+    return python_inside(kind, "pytest", "-p", "no:cacheprovider", *arguments)
 
 
 def main() -> NoReturn:

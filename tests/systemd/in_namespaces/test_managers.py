@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FALLBACK = "turns run as process groups:"
 NO_SOCKET = Units(has_socket=False)
+# What ProtectHome= does to /run/user; the homes themselves may hold the Python of these tests.
+HIDDEN = Units(has_socket=False, lines=("InaccessiblePaths=/run/user",))
 
 
 numbers = itertools.count()
@@ -64,7 +66,11 @@ def test_without_a_manager_turns_are_process_groups_and_it_is_said_loudly(make_s
 
 
 @pytest.mark.parametrize(
-    ("form", "units", "advice"), [pytest.param(ALONE, NO_SOCKET, "enable-linger", id="without-linger")]
+    ("form", "units", "advice"),
+    [
+        pytest.param(ALONE, NO_SOCKET, "enable-linger", id="without-linger"),
+        pytest.param(USER, HIDDEN, "ProtectHome", id="hidden"),
+    ],
 )
 def test_a_manager_that_was_asked_for_and_is_not_there_is_an_error_with_advice(
     make_service: MakeService, units: Units, advice: str
