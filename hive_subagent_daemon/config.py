@@ -50,6 +50,7 @@ __all__ = [
     "Scopes",
     "TcpAddress",
     "UnixAddress",
+    "changed_keys",
     "effective",
     "find_config_file",
     "load_config",
@@ -133,6 +134,11 @@ def effective(config: Config) -> str:
             table = table.setdefault(name, {})
         table[key.place[-1]] = key.kind.write(value)
     return tomli_w.dumps(document)
+
+
+def changed_keys(before: Config, after: Config) -> list[str]:
+    """Return the dotted names of the keys whose values differ."""
+    return [key.name for key in KEYS if attrgetter(key.name)(before) != attrgetter(key.name)(after)]
 
 
 def _config(values: Mapping[str, Any]) -> Config:

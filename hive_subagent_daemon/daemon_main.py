@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(config: Config, load: partial[Config]) -> int:
-    log.set_up(config.log_level)
+    log.set_up(config.log_level, agent=config.agent)
     _listen_to_signals()
     # What systemd has passed is taken before there is any thread or child that could inherit it.
     passed = passed_sockets()

@@ -13,16 +13,19 @@ _FORMAT: Final = "%(levelname)s: %(message)s"
 _IDENTIFIER: Final = "hive-subagent-daemon"
 
 
-def set_up(level: str) -> None:
-    """Send the package's log to the right place at this level; other libraries' only from warnings on."""
+def set_up(level: str, *, agent: str) -> None:
+    """Send the package's log to the right place at this level; other libraries' only from warnings on.
+
+    In the journal every line has the agent's name, so that the daemons of several agents are told apart.
+    """
     root = logging.getLogger()
-    root.handlers[:] = [_journal() if _stderr_is_journal() else _plain()]
+    root.handlers[:] = [_journal(agent) if _stderr_is_journal() else _plain()]
     root.setLevel(logging.WARNING)
     logging.getLogger("hive_subagent_daemon").setLevel(level.upper())
 
 
-def _journal() -> logging.Handler:
-    handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=_IDENTIFIER)
+def _journal(agent: str) -> logging.Handler:
+    handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=_IDENTIFIER, SUBAGENT_AGENT=agent)
     return handler
 
 

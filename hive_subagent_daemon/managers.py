@@ -116,15 +116,20 @@ async def _connected(manager: Manager, scopes: Scopes, *, user: User) -> tuple[S
     if not cgroups.is_unified():
         message = f"cgroup v2 is not mounted at {cgroups.ROOT} (boot with systemd.unified_cgroup_hierarchy=1)"
         raise NoManagerError(message)
-    deadline = time.monotonic() + (COMING_UP_SECONDS if _is_expected(manager, scopes, user) else 0.0)
+    patience = COMING_UP_SECONDS if _is_expected(manager, scopes, user) else 0.0
+    deadline = time.monotonic() + patience
+    tries = 0
     while True:
+        tries += 1
+        if tries == 2:
+            _log.info("%s does not answer yet: waiting up to %.0f s for it", manager.name, patience)
         reasons = []
         for socket in manager.sockets:
             bus = SystemdBus(socket)
             try:
                 version, cgroup = await bus.version_and_cgroup()
             except BusError as error:
-                reasons.append(str(error))
+                reasons.append(str(error.__cause__ or error))
                 await bus.close()
             else:
                 _check_version(version)

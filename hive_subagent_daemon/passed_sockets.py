@@ -50,7 +50,7 @@ def passed_sockets() -> Listeners | None:
             listeners.append(adopted(int(descriptor), str(name)))
             undo.enter_context(listeners[-1].socket)
         undo.pop_all()
-    _log.info("sockets passed in: %d; the addresses of `listen` are not used", len(listeners))
+    _log.info("systemd passed in %d sockets: they decide the addresses, not `listen`", len(listeners))
     return Listeners(listeners)
 
 

@@ -86,7 +86,7 @@ def _left_over(evidence: Evidence, *, by_itself: bool) -> list[str]:
     warnings = []
     if evidence.stopped_after_result:
         warnings.append("claude did not exit after its result: the daemon ended it after the grace period.")
-    elif evidence.killed_leftovers and by_itself:
+    elif evidence.killed_leftovers and by_itself and not _died_for_memory(evidence):
         warnings.append(f"Processes left running were killed: {_some(evidence.killed_leftovers)}.")
     if evidence.killed_strays and by_itself:
         strays = _some(evidence.killed_strays)
@@ -94,6 +94,12 @@ def _left_over(evidence: Evidence, *, by_itself: bool) -> list[str]:
     if evidence.still_alive:
         warnings.append(f"Could not be killed and may still run: {_some(evidence.still_alive)}.")
     return warnings
+
+
+def _died_for_memory(evidence: Evidence) -> bool:
+    """Whether claude ended by a kill for lack of memory: what else dies with it was not left running."""
+    new = evidence.oom is not None and evidence.oom.kills > evidence.oom_before
+    return new and isinstance(evidence.exit, Signalled)
 
 
 def _odd_ending(evidence: Evidence) -> str | None:

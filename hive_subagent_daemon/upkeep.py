@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import log
+from hive_subagent_daemon.config import changed_keys
 from hive_subagent_daemon.errors import ConfigError, SubagentError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def upkeep(
 ) -> AsyncIterator[None]:
     """Keep everything up until the block is left; SIGTERM and SIGINT set `stop`."""
     async with anyio.create_task_group() as tasks:
-        take = partial(_take_signals, parts, notifier=notifier, stop=stop, reload=reload)
+        take = partial(_take_signals, config, parts, notifier=notifier, stop=stop, reload=reload)
         await tasks.start(take, name="signals")
         await tasks.start(parts.registry.run, name="turns")
         tasks.start_soon(parts.launcher.run, name="launcher")
@@ -46,6 +47,7 @@ async def upkeep(
 
 
 async def _take_signals(
+    config: Config,
     parts: Parts,
     *,
     notifier: Notifier,
@@ -63,7 +65,7 @@ async def _take_signals(
                     parts.children.reap_orphans()
                 case signal.SIGHUP:
                     notifier.reloading()
-                    _reload(parts, reload)
+                    _reload(parts, config, reload)
                     notifier.ready()
                 case _:
                     _log.info("stopping at %s", number.name)
@@ -71,16 +73,19 @@ async def _take_signals(
                     stop.set()
 
 
-def _reload(parts: Parts, reload: Callable[[], Config]) -> None:
+def _reload(parts: Parts, config: Config, reload: Callable[[], Config]) -> None:
     """Take over log level and limits as configured now; keep the old ones if the file is invalid."""
     try:
-        config = reload()
+        now = reload()
     except ConfigError as error:
         _log.error("the configuration was not read again, the old one stays: %s", error)
         return
-    log.set_up(config.log_level)
-    parts.subagents.set_limits(config.limits)
+    log.set_up(now.log_level, agent=config.agent)
+    parts.subagents.set_limits(now.limits)
     _log.info("log level and limits were read again")
+    others = [name for name in changed_keys(config, now) if not name.startswith(("log_level", "limits."))]
+    if others:
+        _log.warning("changed too, but only a restart takes it up: %s", ", ".join(others))
 
 
 async def _keep_house(config: Config, parts: Parts) -> None:

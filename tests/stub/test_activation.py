@@ -93,7 +93,7 @@ def test_every_passed_socket_is_served_without_delay_and_outlives_the_daemon(
                     assert statistics.median(health(connection) for _ in range(11)) < DELAYED_SECONDS / 2
             daemon.restart()
     assert (path.is_socket(), path.stat().st_mode & 0o777) == (True, 0o666)
-    assert "sockets passed in: 3; the addresses of `listen` are not used" in daemon.log
+    assert "systemd passed in 3 sockets: they decide the addresses, not `listen`" in daemon.log
 
 
 def test_passed_sockets_win_over_the_configured_addresses(

@@ -138,3 +138,15 @@ def test_sighup_renews_the_largest_prompt_too(make_daemon: MakeDaemon) -> None:
     eventually(lambda: "read again" in daemon.log[offset:])
     assert "max_prompt_bytes" in daemon.refused("continue", name="a", prompt="123456")
     assert daemon.resume("a", "12345")["outcome"] == "completed"
+
+
+def test_a_reload_says_what_only_a_restart_takes_up(make_daemon: MakeDaemon) -> None:
+    daemon = make_daemon(Setting(limits={"max_running": 7})).boot()
+    config = daemon.folder / "config.toml"
+    changed = config.read_text().replace('"max_running" = 7', '"max_running" = 8')
+    config.write_text(f'umask = "0077"\n{changed}\n[scopes]\nmemory_max = "1G"\n')
+    assert daemon.process is not None
+    offset = len(daemon.log)
+    daemon.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "read again" in daemon.log[offset:])
+    eventually(lambda: "only a restart takes it up: umask, scopes.memory_max" in daemon.log[offset:])

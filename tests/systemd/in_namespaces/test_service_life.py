@@ -73,7 +73,7 @@ def test_the_journal_tells_the_story_of_a_subagent(service: Service) -> None:
     """`journalctl SUBAGENT_NAME=x` finds what happened to it, and to nobody else."""
     turn = service.play("told", success())["turn"]
     service.play("another", success())
-    entries = service.journal("SUBAGENT_NAME=told", f"_SYSTEMD_UNIT={service.unit}")
+    entries = service.journal("SUBAGENT_NAME=told", "SUBAGENT_AGENT=stub", f"_SYSTEMD_UNIT={service.unit}")
     assert {entry["SUBAGENT_TURN"] for entry in entries if "SUBAGENT_TURN" in entry} == {turn}
     assert [entry["SUBAGENT_OUTCOME"] for entry in entries if "SUBAGENT_OUTCOME" in entry] == ["completed"]
     assert {entry["_PID"] for entry in entries} == {str(service.main_pid)}
