@@ -24,6 +24,10 @@ def _mebibytes(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
+def _memory(size: int, limit: int | None) -> str:
+    return _mebibytes(size) if limit is None else f"{size / 2**20:,.0f} of {_mebibytes(limit)}"
+
+
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_ERROR_CHARACTERS else f"{line[:SHOWN_ERROR_CHARACTERS]}…"
@@ -90,13 +94,15 @@ def interrupted(answer: Answer) -> str:
 
 
 def status_shown(answer: Answer) -> str:
-    """Show one line per subagent, and what is wrong with the daemon."""
+    """Show one line per subagent, what is wrong with the daemon, and when its turns have no scopes."""
     lines = [_subagent_line(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
     if answer["more"]:
         lines.append(f"… and {answer['more']} more.")
     if answer["undelivered"]:
         lines.append(f"{answer['undelivered']} loose ends are not delivered to their sinks yet.")
     lines += [f"Warning: {warning}" for warning in answer["warnings"]]
+    if answer["launcher"] == "process group":
+        lines.append("Launcher: process group (no scopes).")
     return "\n".join(lines)
 
 
@@ -116,7 +122,7 @@ def _running(subagent: Answer) -> str:
     if subagent.get("activity"):
         facts.append(_doing(subagent["activity"]))
     if subagent.get("memory_bytes"):
-        facts.append(_mebibytes(subagent["memory_bytes"]))
+        facts.append(_memory(subagent["memory_bytes"], subagent.get("memory_limit_bytes")))
     if subagent.get("mcp_problems"):
         facts.append(f"MCP servers: {', '.join(subagent['mcp_problems'])}")
     return ", ".join(facts) + (" (STALLED)" if subagent.get("stalled") else "")

@@ -30,8 +30,8 @@ class OomCounters:
 
 
 def is_unified() -> bool:
-    """Tell whether cgroup v2 is mounted where it belongs."""
-    return (ROOT / "cgroup.controllers").exists()
+    """Tell whether cgroup v2 is mounted where it belongs, and open to us."""
+    return id_of(ROOT / "cgroup.controllers") is not None
 
 
 def of_process(pid: int) -> Path | None:
@@ -109,6 +109,25 @@ def id_of(cgroup: Path) -> int | None:
         return cgroup.stat().st_ino
     except OSError:
         return None
+
+
+def has_children(cgroup: Path) -> bool:
+    """Tell whether there are cgroups below one: its folder has more links than its own two."""
+    try:
+        return cgroup.stat().st_nlink > 2
+    except OSError:
+        return False
+
+
+def ids_in(cgroup: Path) -> set[int]:
+    """Return the ids of a cgroup and of all below it."""
+    found = {id_of(Path(folder)) for folder, _, _ in os.walk(cgroup)}
+    return {each for each in found if each is not None}
+
+
+def path_of(cgroup: Path) -> str:
+    """Return the path by which systemd and the kernel name a cgroup."""
+    return f"/{'/'.join(cgroup.relative_to(ROOT).parts)}"
 
 
 def _number(path: Path) -> int | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import anyio
 
 from hive_subagent_daemon import procfs
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.values import Exit, Exited, ExitUnknown, Signalled
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Children:
         """Run a blocking function that creates one child, in a worker thread, and take charge of it."""
         self._spawning += 1
         try:
-            spawned = await anyio.to_thread.run_sync(spawn)
+            spawned = await in_thread(spawn)
             self._pidfds[spawned.pid] = spawned.pidfd
             return spawned
         finally:
@@ -77,7 +78,7 @@ class Children:
         """
         self._spawning += 1
         try:
-            return await anyio.to_thread.run_sync(_run_program, argv, environment, timeout_seconds)
+            return await in_thread(_run_program, argv, environment, timeout_seconds)
         finally:
             self._spawning -= 1
             self.reap_orphans()

@@ -27,6 +27,8 @@ DEFAULT_PATH = "/mcp"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """Every tool answers within five seconds; the rest is for a machine under load."""
+READ_ONLY_TOOLS = ("status", "get_loose_ends")
+"""A call of one of these that got no answer has changed nothing."""
 
 REFUSING_STATUSES = (401, 403, 413, 421, 429, 503)
 """What the guard in front of the tools answers, with a sentence as the body."""
@@ -153,13 +155,23 @@ def _exchange(endpoint: Endpoint, *, tool: str, body: bytes) -> tuple[int, bytes
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
-        message = (
-            f"The daemon at {endpoint.shown} gave no answer ({_reason(error)}): {tool} may or may not have "
-            "taken effect, see `hive-subagent status`."
-        )
-        raise UnreachableError(message) from None
+        raise UnreachableError(_without_answer(endpoint, tool, error)) from None
     finally:
         connection.close()
+
+
+def _without_answer(endpoint: Endpoint, tool: str, error: Exception) -> str:
+    """Say what a call without an answer means; systemd takes connections also for a daemon that is down."""
+    silent = f"The daemon at {endpoint.shown} gave no answer ({_reason(error)})"
+    if tool not in READ_ONLY_TOOLS:
+        return f"{silent}: {tool} may or may not have taken effect, see `hive-subagent status`."
+    if not isinstance(error, OSError):
+        return f"{silent}."
+    within = f"within {ANSWER_SECONDS:.0f} s" if isinstance(error, TimeoutError) else f"({_reason(error)})"
+    return (
+        f"No answer from {endpoint.shown} {within}. If systemd holds the address, the daemon may be failing "
+        "to start: see `systemctl status` and `journalctl -u` of its service."
+    )
 
 
 def _headers(tool: str) -> dict[str, str]:

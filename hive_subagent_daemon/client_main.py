@@ -122,7 +122,11 @@ def _absolute(path: str | None) -> str | None:
 
 def _start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("prompt_file", metavar="PROMPT_FILE", help="file with its instructions")
+    parser.add_argument(
+        "prompt_file",
+        metavar="PROMPT_FILE",
+        help="file with its instructions; a relative path starts at the shell's directory",
+    )
     parser.add_argument("--model", help="model for claude")
     parser.add_argument("--trigger", help="first prompt, instead of the default one")
     parser.add_argument("--dir", help="working directory (default: the one the daemon is configured with)")

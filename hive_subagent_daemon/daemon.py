@@ -22,7 +22,9 @@ from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
 from hive_subagent_daemon.notify import Notifier, status_line
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
+from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.upkeep import upkeep
 from hive_subagent_daemon.web import serve
 
@@ -60,19 +62,20 @@ async def run(
         raise StartUpError(message)
     os.umask(0o077)
     children.become_subreaper()
-    lock = await anyio.to_thread.run_sync(open_state_dir, config.state_dir)
+    lock = await in_thread(open_state_dir, config.state_dir)
     try:
         with _needing_the_disk(config.state_dir):
-            storage, instance = await anyio.to_thread.run_sync(open_storage, config)
+            storage, instance = await in_thread(open_storage, config)
+            to_stop = await in_thread(SlicesToStop, storage)
         family = Children()
         launcher, notices = await choose_launcher(
-            config, family, user=user, environ=environ, instance=instance
+            config, family, user=user, environ=environ, instance=instance, to_stop=to_stop
         )
         put_together = partial(
             assemble, config, storage=storage, launcher=launcher, children=family, environ=environ
         )
         with _needing_the_disk(config.state_dir):
-            parts = await anyio.to_thread.run_sync(put_together)
+            parts = await in_thread(put_together)
         parts.subagents.notices.extend(notices)
         with passed or bind_all(config.listen) as listeners:
             await _serve(config, parts, listeners, notifier=notifier, reload=reload)
@@ -142,12 +145,12 @@ async def _turn_of_peer(parts: Parts, peer: Peer) -> str | None:
     """Return the running turn that a peer's process belongs to: certain with scopes, best effort without."""
     if (turn := parts.launcher.turn_of(peer)) is not None:
         return turn
-    told = isinstance(peer, UnixPeer) or peer.cgroup_id is not None
+    told = (peer.cgroup if isinstance(peer, UnixPeer) else peer.cgroup_id) is not None
     if told and parts.launcher.makes_scopes and not parts.registry.strayed:
         return None
     roots = [*parts.registry.roots(), *parts.spawner.pending.values()]
     if not roots:
         return None
     if isinstance(peer, TcpPeer):
-        return await anyio.to_thread.run_sync(membership.turn_with_socket, peer.inode, roots)
-    return await anyio.to_thread.run_sync(membership.turn_with_process, peer.pid, roots)
+        return await in_thread(membership.turn_with_socket, peer.inode, roots)
+    return await in_thread(membership.turn_with_process, peer.pid, roots)

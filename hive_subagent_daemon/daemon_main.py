@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--work-dir", metavar="DIR", help="working directory of turns that name none")
     parser.add_argument("--state-dir", metavar="DIR", help="where records and loose ends are kept")
     parser.add_argument("--agent", metavar="NAME", help="name of the parent")
-    parser.add_argument("--on-restart", metavar="stop|adopt", help="what becomes of running turns")
+    parser.add_argument("--on-restart", metavar="stop", help="what becomes of running turns")
     parser.add_argument("--scopes", metavar="auto|user|system|off", help="which manager makes the scopes")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

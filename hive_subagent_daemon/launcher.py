@@ -35,10 +35,11 @@ class Leftovers:
 
 @dataclass(frozen=True)
 class Placed:
-    """A child that waits at the gate: its pid, its start time, and the memory limit that holds for it."""
+    """A child that waits at the gate: its pid, its start time, the cgroup of its slice, its memory limit."""
 
     pid: int
     start: int
+    cgroup: str | None = None
     memory_limit_bytes: int | None = None
 
 

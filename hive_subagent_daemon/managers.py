@@ -7,6 +7,7 @@ good as root (measured on systemd 252).
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import cgroups
-from hive_subagent_daemon.config_values import ScopeChoice
+from hive_subagent_daemon.config_values import UNLIMITED, ScopeChoice
 from hive_subagent_daemon.dbus_link import BusError
 from hive_subagent_daemon.errors import StartUpError
 from hive_subagent_daemon.oomd import SYSTEM_BUS, OomdWatch
 from hive_subagent_daemon.process_group import ProcessGroup
-from hive_subagent_daemon.scopes import ScopeLauncher
+from hive_subagent_daemon.scopes import Place, ScopeLauncher
 from hive_subagent_daemon.systemd_bus import SystemdBus
 from hive_subagent_daemon.unit_names import default_slice
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.children import Children
     from hive_subagent_daemon.config_values import Config, Scopes
     from hive_subagent_daemon.launcher import Launcher
+    from hive_subagent_daemon.slices_to_stop import SlicesToStop
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +81,13 @@ def manager_for(choice: ScopeChoice, user: User, environ: Mapping[str, str]) -> 
 
 
 async def choose_launcher(
-    config: Config, children: Children, *, user: User, environ: Mapping[str, str], instance: str
+    config: Config,
+    children: Children,
+    *,
+    user: User,
+    environ: Mapping[str, str],
+    instance: str,
+    to_stop: SlicesToStop,
 ) -> tuple[Launcher, list[str]]:
     """Return what spawns turns, and what to warn of in `status`.
 
@@ -88,7 +96,7 @@ async def choose_launcher(
     choice = config.scopes.manager
     if choice is ScopeChoice.OFF:
         _log.info("turns run as process groups (scopes are off)")
-        return ProcessGroup(children), []
+        return ProcessGroup(children, to_stop), []
     try:
         manager = manager_for(choice, user, environ)
         bus, notices = await _connected(manager, config.scopes, user=user)
@@ -98,17 +106,29 @@ async def choose_launcher(
             raise StartUpError(message) from error
         notice = f"turns run as process groups: {error}. So there are no memory limits and no OOM reports"
         _log.warning("%s", notice)
-        return ProcessGroup(children), [notice]
+        return ProcessGroup(children, to_stop), [notice]
     launcher = ScopeLauncher(
         children,
         bus,
         scopes=config.scopes,
-        parent_slice=config.scopes.slice or default_slice(config.agent),
-        instance=instance,
+        place=Place(config.scopes.slice or default_slice(config.agent), instance, _own_unit(user)),
+        to_stop=to_stop,
         oomd=OomdWatch(),
         description=manager.description,
     )
     return launcher, notices
+
+
+def _own_unit(user: User) -> str | None:
+    """Return the service that we are, if the manager of our scopes runs it.
+
+    A system service with `User=` is in another manager than the scopes of its turns.
+    """
+    cgroup = cgroups.of_process(os.getpid())
+    if cgroup is None or not cgroup.name.endswith(".service"):
+        return None
+    below_user = f"user@{user.uid}.service" in cgroup.parent.parts
+    return cgroup.name if below_user is (user.uid != 0) else None
 
 
 async def _connected(manager: Manager, scopes: Scopes, *, user: User) -> tuple[SystemdBus, list[str]]:
@@ -193,7 +213,7 @@ def _without_effect(scopes: Scopes, controllers: frozenset[str]) -> list[str]:
     if "memory" not in controllers:
         limits = {"memory_max": scopes.memory_max, "memory_high": scopes.memory_high}
         limits["memory_swap_max"] = scopes.memory_swap_max
-        named = [f"scopes.{name}" for name, value in limits.items() if value is not None]
+        named = [f"scopes.{name}" for name, value in limits.items() if value not in (None, UNLIMITED)]
         effect = f"{', '.join(named)} will have no effect and " if named else ""
         notices.append(
             f"this systemd manager has no memory controller: {effect}OOM kills cannot be told from others"

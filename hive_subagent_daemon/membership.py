@@ -17,7 +17,7 @@ class TurnRoot:
     """By what the processes of a turn are recognised.
 
     `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's; `scope`
-    is the systemd scope that it was to get.
+    is the systemd scope that it was to get, `cgroup` that of its slice, once it has one.
     """
 
     turn: str
@@ -25,6 +25,7 @@ class TurnRoot:
     pid: int | None
     start: int
     scope: str | None = None
+    cgroup: str | None = None
 
     def owns(self, found: procfs.Process) -> bool:
         """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hive_subagent_daemon import cgroups, procfs
 from hive_subagent_daemon.sock_diag import (
     CLOSE_WAIT,
     ESTABLISHED,
@@ -55,11 +56,15 @@ class TcpPeer:
 
 @dataclass(frozen=True, slots=True)
 class UnixPeer:
-    """The process that connected a Unix socket, as it was when it connected; `pid` 0: not in our view."""
+    """The process that connected a Unix socket, as it was when it connected; `pid` 0: not in our view.
+
+    `cgroup` is the path of the cgroup in which it was when the connection was accepted.
+    """
 
     uid: int
     gid: int
     pid: int
+    cgroup: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,13 @@ def _unix_peer(accepted: AnySocket) -> Peer | UnknownPeer:
     except OSError as error:
         return UnknownPeer(f"the kernel does not tell the peer's credentials ({error.strerror})")
     pid, uid, gid = _CREDENTIALS.unpack(raw)
-    return UnixPeer(uid, gid, pid)
+    if pid == 0:
+        return UnixPeer(uid, gid, pid)
+    found = procfs.process(pid)
+    if found is None or found.dead:
+        return UnknownPeer("the process that connected has ended")
+    cgroup = cgroups.of_process(pid)
+    return UnixPeer(uid, gid, pid, None if cgroup is None else cgroups.path_of(cgroup))
 
 
 def _still_connected(accepted: AnySocket) -> bool:

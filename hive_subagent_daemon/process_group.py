@@ -23,12 +23,17 @@ from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
 from hive_subagent_daemon.launcher import Child, Leftovers, Placed
 from hive_subagent_daemon.membership import TurnRoot, living, members, with_descendants
+from hive_subagent_daemon.scope_child import ScopeChild
+from hive_subagent_daemon.threads import in_thread
+from hive_subagent_daemon.unit_names import units_of_scope
 from hive_subagent_daemon.values import Exit, ExitUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from hive_subagent_daemon.peer import Peer
+    from hive_subagent_daemon.slices_to_stop import SlicesToStop
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +45,13 @@ _QUIET_LOOKS: Final = 2  # a fork can slip past one look at /proc, not past two
 class ProcessGroup:
     """Spawns turns as plain children of the daemon."""
 
-    def __init__(self, children: Children) -> None:
-        """Reap through `children`; child processes that are there already are never taken for a turn's."""
+    def __init__(self, children: Children, to_stop: SlicesToStop) -> None:
+        """Reap through `children`; child processes that are there already are never taken for a turn's.
+
+        Slices of earlier turns go to `to_stop`: without a manager they can be emptied but not stopped.
+        """
         self._children = children
+        self._to_stop = to_stop
         self._not_ours = frozenset(found.pid for found in living() if found.parent == os.getpid())
 
     @property
@@ -77,12 +86,31 @@ class ProcessGroup:
             gated.close()
         return child
 
-    async def left_behind(self, root: TurnRoot) -> GroupChild | None:
-        """Look for the turn's processes (see Launcher); its scope, if it had one, is out of our reach."""
+    async def left_behind(self, root: TurnRoot) -> Child | None:
+        """Look for the turn's processes (see Launcher), also in the cgroup of the scope that it had."""
+        group = self.child(root, foreign=True)
         if root.scope is not None:
-            _log.warning("turn %s had the scope %s: systemctl stop what is left of it", root.turn, root.scope)
-        child = self.child(root, foreign=True)
-        return child if await anyio.to_thread.run_sync(child.populated) else None
+            child = ScopeChild(self, group, units_of_scope(root.scope), turn=root.turn)
+            if child.find(root):
+                return child
+        return group if await in_thread(group.populated) else None
+
+    @property
+    def stops_after_oom(self) -> bool:
+        """Never, as far as we know of scopes that an earlier daemon made."""
+        return False
+
+    async def stop(self, child: ScopeChild) -> None:
+        """Have the slice of an earlier turn stopped as soon as there is a manager."""
+        await self._to_stop.add(child.units.slice)
+
+    async def oomd_killed(self, _cgroup: Path) -> bool:
+        """Not known."""
+        return False
+
+    def reap_orphans(self) -> None:
+        """Reap what was killed and became ours."""
+        self._children.reap_orphans()
 
     def turn_of(self, peer: Peer) -> None:
         """No scope tells."""
@@ -182,7 +210,7 @@ class GroupChild:
         strays: dict[int, str] = {}
         quiet = 0
         while quiet < _QUIET_LOOKS:
-            members, orphans = await anyio.to_thread.run_sync(self._living)
+            members, orphans = await in_thread(self._living)
             self._children.reap_orphans()
             killed |= _named(members)
             strays |= _named(orphans)

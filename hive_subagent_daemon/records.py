@@ -37,8 +37,9 @@ _NO_FILE: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENOENT)
 class TurnRecord:
     """A turn as it is known before its process exists, so that a crash at any moment leaves a trace.
 
-    `pid`, `pid_start` (clock ticks, proc_pid_stat(5) field 22) and the memory limit that holds for it are
-    filled in while the process is still held at its gate; `scope` is the scope that it is to get.
+    `pid`, `pid_start` (clock ticks, proc_pid_stat(5) field 22), `cgroup` (of its slice) and the memory limit
+    that holds for it are filled in while the process is still held at its gate; `scope` is the scope that it
+    is to get. `oom_outlived` kills for lack of memory had claude outlived when this was stored.
     """
 
     turn: str
@@ -55,7 +56,9 @@ class TurnRecord:
     pid: int | None = None
     pid_start: int | None = None
     scope: str | None = None
+    cgroup: str | None = None
     memory_limit_bytes: int | None = None
+    oom_outlived: int = 0
 
 
 @dataclass(frozen=True)

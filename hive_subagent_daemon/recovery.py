@@ -17,6 +17,7 @@ from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.spawning import undo_archive
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import loose_end_of, outcome_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
 
@@ -69,30 +70,30 @@ class Recovery:
     async def settle(self) -> int:
         """Give every turn on disk its loose end; return how many had none."""
         left: list[_Left] = []
-        for turn, name, record in await anyio.to_thread.run_sync(self._records.turns):
+        for turn, name, record in await in_thread(self._records.turns):
             if turn in self._inbox:
                 await self._finish_stored(turn, name, record)
             else:
                 left.append(await self._find(turn, name, record))
         if left:
             # Before anything is stopped that could then not be reported.
-            await anyio.to_thread.run_sync(self._storage.check_writable)
+            await in_thread(self._storage.check_writable)
         alive = [one for one in left if one.alive]
         sent = await self._ask_to_stop(alive)
         for one in left:
             await self._settle(one, sent.get(one.record.turn, []))
         wanted = {record.prompt_copy for record in self._known.values() if record.prompt_copy is not None}
-        await anyio.to_thread.run_sync(self._records.keep_prompts, wanted)
+        await in_thread(self._records.keep_prompts, wanted)
         return len(left)
 
     async def _finish_stored(self, turn: str, name: str, record: TurnRecord | None) -> None:
         """Do what follows the storing of a loose end, in case the daemon died in between."""
-        loose_end = await anyio.to_thread.run_sync(self._inbox.read, turn)
+        loose_end = await in_thread(self._inbox.read, turn)
         before = self._known.get(name)
         if loose_end is not None and (before is None or before.last_turn.turn < turn):
             record = record or self._stand_in(turn, name)
             now = remembered(record, loose_end.outcome, before)
-            await anyio.to_thread.run_sync(self._records.remember, now)
+            await in_thread(self._records.remember, now)
             self._known[name] = now
         left = await self._find(turn, name, record)
         if left.child is not None:
@@ -103,15 +104,15 @@ class Recovery:
         """Remove the last of a turn whose loose end is stored: its units, then its folder."""
         if one.child is not None:
             await one.child.release()
-        await anyio.to_thread.run_sync(self._records.end_turn, one.record.turn, one.record.name)
+        await in_thread(self._records.end_turn, one.record.turn, one.record.name)
 
     async def _find(self, turn: str, name: str, record: TurnRecord | None) -> _Left:
         record = record or self._stand_in(turn, name)
         pid = record.pid or None if record.boot_id == procfs.boot_id() else None
         start = (record.pid_start or 0) if pid is not None else 0
-        root = TurnRoot(turn, record.session_id, pid, start, record.scope)
+        root = TurnRoot(turn, record.session_id, pid, start, record.scope, record.cgroup)
         child = await self._launcher.left_behind(root)
-        alive = child is not None and await anyio.to_thread.run_sync(child.populated)
+        alive = child is not None and await in_thread(child.populated)
         return _Left(record, self._records.turn_folder(turn, name), child, alive)
 
     def _stand_in(self, turn: str, name: str) -> TurnRecord:
@@ -156,9 +157,9 @@ class Recovery:
             if stays or (record.pid == NOT_RECORDED and leftovers.killed):
                 sent = [*sent, SentSignal(signal.SIGKILL, Cause.DAEMON_STOPPED, written)]
         counters = await one.child.oom(ended_by_kill=False) if one.child is not None else None
-        outcome = await anyio.to_thread.run_sync(self._judge, one, sent, leftovers, counters)
+        outcome = await in_thread(self._judge, one, sent, leftovers, counters)
         if not outcome.verdict.kind.ran:
-            await anyio.to_thread.run_sync(undo_archive, record, self._storage)
+            await in_thread(undo_archive, record, self._storage)
         before = self._known.get(record.name)
         now = remembered(record, outcome, before)
         loose_end: LooseEnd = loose_end_of(outcome)
@@ -166,7 +167,7 @@ class Recovery:
         def store() -> None:
             store_end(self._records, self._inbox, loose_end, before=before, now=now)
 
-        await anyio.to_thread.run_sync(store)
+        await in_thread(store)
         await self._clear_away(one)
         self._known[record.name] = now
         self._inbox.show(loose_end)
@@ -197,6 +198,7 @@ class Recovery:
             stderr=output.stderr_tail(),
             ran=record.pid is not None and gate_complaint(files.stderr) is None,
             sent=tuple(sent),
+            oom_before=record.oom_outlived,
             still_alive=leftovers.alive,
             expected_servers=record.mcp_servers,
             looked_in=self._looked_in(record.dir),

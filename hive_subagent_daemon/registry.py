@@ -10,6 +10,7 @@ import logging
 import signal
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ import anyio
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.membership import TurnRoot
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Outcome
 
@@ -37,6 +39,7 @@ LOOK_SECONDS: Final = 1.0
 SPAWNING_SECONDS: Final = 2.0
 STOP_SOFT_SECONDS: Final = 3.0
 STOP_HARD_SECONDS: Final = 4.0
+GONE_SECONDS: Final = 0.5  # a systemd that hangs must not hold up the news
 STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
@@ -147,14 +150,26 @@ class Registry:
         turns = list(self.running.values())
         for turn in turns:
             turn.output.age_seconds()
-        await anyio.to_thread.run_sync(_look_at, turns)
-        await anyio.to_thread.run_sync(self._records.restore_ballast)
+        await in_thread(_look_at, turns)
+        await in_thread(self._records.restore_ballast)
         for turn in turns:
+            await self._note_outlived(turn)
             self._tell_strayed(turn)
             turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
                 self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")
+
+    async def _note_outlived(self, turn: Turn) -> None:
+        """Store which kills for lack of memory claude has outlived: they are not to explain a later end."""
+        outlived = turn.oom_kills.outlived
+        if outlived == turn.record.oom_outlived or turn.exited.is_set():
+            return
+        turn.record = replace(turn.record, oom_outlived=outlived)
+        try:
+            await in_thread(self._records.update_turn, turn.record)
+        except OSError as error:
+            _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
 
     def _tell_strayed(self, turn: Turn) -> None:
         name = turn.record.name
@@ -179,14 +194,14 @@ class Registry:
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
         store = partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
-        end = partial(self._records.end_turn, record.turn, record.name)
         if not await self._until_stored(turn, store):
             return  # the record of the turn stays: the next start settles it
-        await turn.child.release()
-        if not await self._until_stored(turn, end):
-            return
+        gone = anyio.Event()
+        self._start_soon(partial(self._clear_away, turn, gone), f"clearing {record.turn} away")
+        with anyio.move_on_after(GONE_SECONDS):
+            await gone.wait()
         turn.output.retire()
-        await anyio.to_thread.run_sync(turn.output.close)
+        await in_thread(turn.output.close)
         self.known[record.name] = now
         del self.running[record.name]
         self.strayed.pop(record.name, None)
@@ -200,13 +215,21 @@ class Registry:
         _log.log(level, "turn %s ended: %s", record.turn, loose_end.title, extra=ended)
         self.on_change()
 
+    async def _clear_away(self, turn: Turn, gone: anyio.Event) -> None:
+        """Leave nothing of a turn whose end is stored: its units, then its folder; not to be cancelled."""
+        record = turn.record
+        with anyio.CancelScope(shield=True):
+            await turn.child.release()
+            await self._until_stored(turn, partial(self._records.end_turn, record.turn, record.name))
+            gone.set()
+
     async def _until_stored(self, turn: Turn, store: Callable[[], None]) -> bool:
         """Try to store until the disk takes it; the waiting shows in `status`. False: given up, at a stop."""
         turn_id = turn.record.turn
         tries = 0
         while True:
             try:
-                await anyio.to_thread.run_sync(store)
+                await in_thread(store)
             except OSError as error:
                 self.unstored[turn_id] = f"the end of {turn.record.name} cannot be stored yet: {error}"
                 _log.error("%s", self.unstored[turn_id], extra=_fields(turn))
@@ -249,7 +272,7 @@ class Registry:
         ]
         for record in old:
             del self.known[record.name]
-            await anyio.to_thread.run_sync(self._records.forget, record)
+            await in_thread(self._records.forget, record)
         return len(old)
 
 

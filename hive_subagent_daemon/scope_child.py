@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 
 from hive_subagent_daemon import cgroups
-from hive_subagent_daemon.launcher import Leftovers
+from hive_subagent_daemon.launcher import Leftovers, Placed
+from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hive_subagent_daemon.membership import TurnRoot
     from hive_subagent_daemon.process_group import GroupChild
     from hive_subagent_daemon.unit_names import TurnUnits
     from hive_subagent_daemon.values import Exit
@@ -51,7 +53,7 @@ class ScopeChild:
         self.units = units
         self.turn = turn
         self.slice_cgroup: Path | None = None
-        self.ids: frozenset[int] = frozenset()
+        self._ids: set[int] = set()
         self._keeper = keeper
         self._strayed = False
         self._group = group
@@ -59,8 +61,28 @@ class ScopeChild:
     def put_in(self, scope_cgroup: Path) -> None:
         """Take note of where systemd has put the processes."""
         self.slice_cgroup = scope_cgroup.parent
-        found = (cgroups.id_of(scope_cgroup), cgroups.id_of(scope_cgroup.parent))
-        self.ids = frozenset(each for each in found if each is not None)
+        self._ids = cgroups.ids_in(scope_cgroup.parent)
+
+    def placed(self) -> Placed:
+        """Return what is recorded of it while it waits at the gate."""
+        cgroup = cgroups.path_of(self.slice_cgroup) if self.slice_cgroup else None
+        return Placed(self.pid, self.start, cgroup, self.memory_limit_bytes())
+
+    def find(self, root: TurnRoot) -> bool:
+        """Look for the cgroup that the turn's record names; tell whether it is there."""
+        cgroup = None if root.cgroup is None else cgroups.at(root.cgroup)
+        if cgroup is None or cgroup.name != self.units.slice or cgroups.id_of(cgroup) is None:
+            return False
+        self.slice_cgroup = cgroup
+        return True
+
+    def holds(self, cgroup_id: int) -> bool:
+        """Tell whether a cgroup is that of the turn, or one that a process of it has made below."""
+        if cgroup_id in self._ids:
+            return True
+        if self.slice_cgroup is not None and cgroups.has_children(self.slice_cgroup / self.scope):
+            self._ids = cgroups.ids_in(self.slice_cgroup)
+        return cgroup_id in self._ids
 
     @property
     def pid(self) -> int:
@@ -106,13 +128,13 @@ class ScopeChild:
     async def _empty_cgroup(self, cgroup: Path) -> Leftovers:
         if cgroups.is_empty(cgroup):
             return Leftovers()
-        killed = await anyio.to_thread.run_sync(_named, cgroup)
+        killed = await in_thread(_named, cgroup)
         deadline = time.monotonic() + EMPTY_TIMEOUT_SECONDS
         pause = _PAUSE_SECONDS
         while not cgroups.is_empty(cgroup):
             cgroups.kill(cgroup)
             if time.monotonic() > deadline:
-                alive = await anyio.to_thread.run_sync(_named, cgroup)
+                alive = await in_thread(_named, cgroup)
                 _log.error("still alive after SIGKILL in %s: %s", self.scope, ", ".join(alive))
                 return Leftovers(killed, alive=alive)
             await anyio.sleep(pause)

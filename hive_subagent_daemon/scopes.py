@@ -7,14 +7,15 @@ without a race and over a restart of the daemon. Then it is stopped, and no unit
 from __future__ import annotations
 
 import logging
+import signal
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import anyio
 
 from hive_subagent_daemon import cgroups
-from hive_subagent_daemon.config_values import OomPolicy, Percent
+from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent
 from hive_subagent_daemon.dbus_link import BusError
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
 from hive_subagent_daemon.launcher import Child, Placed, PlacingError
@@ -31,12 +32,23 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.config_values import Amount, Scopes
     from hive_subagent_daemon.membership import TurnRoot
     from hive_subagent_daemon.oomd import OomdWatch
+    from hive_subagent_daemon.process_group import GroupChild
+    from hive_subagent_daemon.slices_to_stop import SlicesToStop
     from hive_subagent_daemon.systemd_bus import Property, SystemdBus
 
 _log = logging.getLogger(__name__)
 
-STOP_RETRY_SECONDS: Final = 5.0
-LAST_TRY_SECONDS: Final = 1.0
+
+@dataclass(frozen=True)
+class Place:
+    """Where the units of turns are: below which slice, with whose id, and beside which unit of our own.
+
+    `own_unit` is the daemon's service where the same manager runs it.
+    """
+
+    parent_slice: str
+    instance: str
+    own_unit: str | None = None
 
 
 class ScopeLauncher:
@@ -48,23 +60,21 @@ class ScopeLauncher:
         bus: SystemdBus,
         *,
         scopes: Scopes,
-        parent_slice: str,
-        instance: str,
+        place: Place,
+        to_stop: SlicesToStop,
         oomd: OomdWatch,
         description: str,
     ) -> None:
-        """Make units below `parent_slice` whose names hold `instance`."""
+        """Make units with these properties at this place."""
         self._children = children
         self._bus = bus
         self._scopes = scopes
-        self._parent_slice = parent_slice
-        self._instance = instance
+        self._place = place
         self._oomd = oomd
         self._description = description
-        self._groups = ProcessGroup(children)
+        self._to_stop = to_stop
+        self._groups = ProcessGroup(children, to_stop)
         self._held: dict[str, ScopeChild] = {}
-        self._unstopped: set[str] = set()
-        self._something_unstopped = anyio.Event()
 
     @property
     def description(self) -> str:
@@ -83,7 +93,7 @@ class ScopeLauncher:
 
     def scope_of(self, turn: str) -> str:
         """Return the name of the scope of a turn; the same at every call."""
-        return turn_units(self._parent_slice, instance=self._instance, turn=turn).scope
+        return turn_units(self._place.parent_slice, instance=self._place.instance, turn=turn).scope
 
     async def launch(
         self, spec: ChildSpec, root: TurnRoot, *, recorded: Callable[[Placed], Awaitable[None]]
@@ -95,13 +105,12 @@ class ScopeLauncher:
         child = ScopeChild(self, group, units, turn=root.turn)
         try:
             async with AsyncExitStack() as undo:
-                undo.push_async_callback(give_up, group)
-                undo.callback(self._stop_later, units.slice)
-                await self._place(child, title=spec.title)
+                undo.push_async_callback(self._give_up_unplaced, group, units.slice)
+                await self._put(child, title=spec.title)
                 undo.pop_all()
                 undo.push_async_callback(give_up, child)
                 self._held[root.turn] = child
-                await recorded(Placed(gated.pid, gated.start, child.memory_limit_bytes()))
+                await recorded(child.placed())
                 await gated.release()
                 undo.pop_all()
         finally:
@@ -117,12 +126,11 @@ class ScopeLauncher:
         try:
             path = await self._bus.cgroup_of_slice(units.slice)
         except BusError as error:
-            _log.error("what is left of turn %s cannot be looked for: %s", root.turn, error)
-            self._stop_later(units.slice)
+            _log.error("systemd cannot be asked what is left of turn %s: %s", root.turn, error)
             return group
         if path is None:
             return group
-        child = ScopeChild(self, group or self._groups.child(root, foreign=True), units, turn=root.turn)
+        child = ScopeChild(self, self._groups.child(root, foreign=True), units, turn=root.turn)
         child.slice_cgroup = cgroups.at(path) if path else None
         return child
 
@@ -130,10 +138,9 @@ class ScopeLauncher:
         """Return the running turn whose scope a peer is in: by the cgroup in which its socket was made."""
         match peer:
             case TcpPeer(cgroup_id=int() as cgroup_id):
-                return next((turn for turn, child in self._held.items() if cgroup_id in child.ids), None)
-            case UnixPeer(pid=pid) if pid > 0:
-                cgroup = cgroups.of_process(pid)
-                parts = cgroup.parts if cgroup else ()
+                return next((turn for turn, child in self._held.items() if child.holds(cgroup_id)), None)
+            case UnixPeer(cgroup=str() as cgroup):
+                parts = cgroup.split("/")
                 return next((turn for turn, child in self._held.items() if child.scope in parts), None)
             case _:
                 return None
@@ -149,11 +156,7 @@ class ScopeLauncher:
             await self._bus.stop_unit(child.units.slice)
         except BusError as error:
             _log.warning("the slice %s is not stopped yet: %s", child.units.slice, error)
-            self._stop_later(child.units.slice)
-
-    def _stop_later(self, slice_name: str) -> None:
-        self._unstopped.add(slice_name)
-        self._something_unstopped.set()
+            await self._to_stop.add(child.units.slice)
 
     async def run(self) -> None:
         """Keep the connection, hear of systemd-oomd, and stop what could not be stopped; until cancelled."""
@@ -161,32 +164,10 @@ class ScopeLauncher:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._bus.keep_connected, name="connection to systemd")
                 tasks.start_soon(self._oomd.run, name="systemd-oomd")
-                tasks.start_soon(self._stop_unstopped, name="slices to stop")
+                tasks.start_soon(self._to_stop.run, self._bus.stop_unit, name="slices to stop")
         finally:
             with anyio.CancelScope(shield=True):
-                with anyio.move_on_after(LAST_TRY_SECONDS):
-                    await self._try_to_stop()
-                for name in sorted(self._unstopped):
-                    _log.error("the slice %s could not be stopped and stays: systemctl stop it", name)
                 await self._bus.close()
-
-    async def _stop_unstopped(self) -> None:
-        while True:
-            await self._something_unstopped.wait()
-            await self._try_to_stop()
-            if self._unstopped:
-                await anyio.sleep(STOP_RETRY_SECONDS)
-            else:
-                self._something_unstopped = anyio.Event()
-
-    async def _try_to_stop(self) -> None:
-        for name in sorted(self._unstopped):
-            try:
-                await self._bus.stop_unit(name)
-            except BusError as error:
-                _log.debug("the slice %s is not stopped yet: %s", name, error)
-            else:
-                self._unstopped.discard(name)
 
     async def oomd_killed(self, cgroup: Path) -> bool:
         """Tell whether systemd-oomd says that it killed in a cgroup."""
@@ -196,7 +177,17 @@ class ScopeLauncher:
         """Reap what was killed and became ours."""
         self._children.reap_orphans()
 
-    async def _place(self, child: ScopeChild, *, title: str) -> None:
+    async def _give_up_unplaced(self, gate: GroupChild, slice_name: str) -> None:
+        """Kill a child that waits at the gate, and reap it only when systemd will not touch its pid any more.
+
+        A manager that did not answer may still carry out what it was asked; by then the pid must not be
+        somebody else's.
+        """
+        with anyio.CancelScope(shield=True):
+            gate.signal(signal.SIGKILL)
+            await self._to_stop.add(slice_name, then=gate.wait)
+
+    async def _put(self, child: ScopeChild, *, title: str) -> None:
         """Have systemd put the child into its scope, and see for ourselves that it is there."""
         units = child.units
         try:
@@ -214,6 +205,10 @@ class ScopeLauncher:
     def _properties(self, units: TurnUnits, pid: int, title: str) -> list[Property]:
         scopes = self._scopes
         weight: list[Property] = [("CPUWeight", ("t", scopes.cpu_weight))] if scopes.cpu_weight else []
+        own_unit = self._place.own_unit
+        before: list[Property] = [("Before", ("as", [own_unit]))] if own_unit else []
+        # systemd takes no TasksMaxScale of the whole.
+        tasks_max = UNLIMITED if scopes.tasks_max == Percent(100) else scopes.tasks_max
         return [
             ("PIDs", ("au", [pid])),
             ("Slice", ("s", units.slice)),
@@ -224,8 +219,10 @@ class ScopeLauncher:
             *_limit("MemoryMax", scopes.memory_max),
             *_limit("MemoryHigh", scopes.memory_high),
             *_limit("MemorySwapMax", scopes.memory_swap_max),
-            *_limit("TasksMax", scopes.tasks_max),
+            *_limit("TasksMax", tasks_max),
             *weight,
+            # At a shutdown the daemon is stopped first: it tells how its turns ended.
+            *before,
         ]
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-
 from hive_subagent_daemon import archive, claude_command, clock, procfs
 from hive_subagent_daemon.claude_store import ClaudeStore
 from hive_subagent_daemon.errors import RefusedError
@@ -22,6 +20,7 @@ from hive_subagent_daemon.output import Output, TurnFiles, write_private
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class Spawner:
         moment = clock.now()
         turn_id = clock.new_turn_id(moment, self._last_turn)
         self._last_turn = turn_id
-        plan = await anyio.to_thread.run_sync(self._plan, request, turn_id, clock.as_text(moment))
+        plan = await in_thread(self._plan, request, turn_id, clock.as_text(moment))
         return await self._spawn(plan)
 
     # Planning: reads only
@@ -231,14 +230,15 @@ class Spawner:
                 record,
                 pid=placed.pid,
                 pid_start=placed.start,
+                cgroup=placed.cgroup,
                 memory_limit_bytes=placed.memory_limit_bytes,
             )
-            await anyio.to_thread.run_sync(self._records.update_turn, record)
+            await in_thread(self._records.update_turn, record)
 
         try:
             async with AsyncExitStack() as undo:
-                undo.push_async_callback(anyio.to_thread.run_sync, self._undo, record)
-                await anyio.to_thread.run_sync(self._prepare, plan, files)
+                undo.push_async_callback(in_thread, self._undo, record)
+                await in_thread(self._prepare, plan, files)
                 output = Output(files)
                 undo.callback(output.close)
                 undo.callback(output.retire)

@@ -11,6 +11,7 @@ import anyio
 from hive_subagent_daemon import claude_command, clock, views
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turn_warnings import mcp_problems
 from hive_subagent_daemon.values import Cause, State
 
@@ -213,7 +214,7 @@ class Subagents:
         most = len(chosen) if ids is not None else limit
         characters = views.WHOLE_TEXT_CHARACTERS if ids is not None else views.NOTICE_TEXT_CHARACTERS
         try:
-            shown = await anyio.to_thread.run_sync(self._read_loose_ends, chosen, most, characters)
+            shown = await in_thread(self._read_loose_ends, chosen, most, characters)
         except OSError as error:
             message = f"the loose ends cannot be read now ({error.strerror or error}): try again."
             raise RefusedError(message) from error
@@ -228,7 +229,7 @@ class Subagents:
 
     async def close_loose_ends(self, ids: list[str]) -> Json:
         """Close loose ends; see the contract of the tool."""
-        closed, unknown = await anyio.to_thread.run_sync(self._close_all, ids)
+        closed, unknown = await in_thread(self._close_all, ids)
         self._registry.on_change()
         return {"closed": closed, "unknown": unknown}
 
@@ -249,7 +250,7 @@ class Subagents:
 
 async def _ends_by_itself(turn: Turn) -> bool:
     """Give a turn whose result is out the time to exit: a signal now could only harm its session."""
-    await anyio.to_thread.run_sync(turn.output.look)
+    await in_thread(turn.output.look)
     if not turn.has_result:
         return False
     with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):

@@ -15,6 +15,7 @@ from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.judge import judge
 from hive_subagent_daemon.records import SubagentRecord
 from hive_subagent_daemon.skim import STARTING, Activity, Seen
+from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.values import (
     Cause,
     ErrorClass,
@@ -75,10 +76,15 @@ class Turn:
     silent: bool = False
     still_alive: tuple[str, ...] = ()
     strayed: bool = False
+    memory_limit_bytes: int | None = None
     oom_kills: OomHistory = field(default_factory=OomHistory)
     outcome: Outcome | None = None
     exited: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Begin with the limit that was read at the gate."""
+        self.memory_limit_bytes = self.record.memory_limit_bytes
 
     @property
     def session_id(self) -> str | None:
@@ -123,10 +129,12 @@ class Turn:
         """Follow the output, and see that the processes still are where they were put. Blocks shortly."""
         self.output.look()
         kills = self.child.oom_kills()
+        limit = self.child.memory_limit_bytes()
         if time.monotonic() - self.started > SETTLED_SECONDS and self.child.has_strayed():
             self.strayed = True
-        if self.child.signal(0):
+        if self.child.signal(0):  # else the scope may be gone, and its limit with it
             self.oom_kills.see(kills)
+            self.memory_limit_bytes = limit
 
     async def end_after_result(self) -> None:
         """End a claude that stays although its result is out: ask first, then kill everything."""
@@ -150,7 +158,7 @@ class Turn:
         killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
         by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)
         counters = await self.child.oom(ended_by_kill=killed and not by_us)
-        await anyio.to_thread.run_sync(self.output.finish)
+        await in_thread(self.output.finish)
         evidence = Evidence(
             exit=exit_,
             seen=self.output.seen,
@@ -166,7 +174,7 @@ class Turn:
             looked_in=self.looked_in,
             unreadable=self.output.trouble,
         )
-        evidence = with_counters(evidence, counters, limit_bytes=self.record.memory_limit_bytes)
+        evidence = with_counters(evidence, counters, limit_bytes=self.memory_limit_bytes)
         return outcome_of(
             self.record, evidence, ended_at=ended_at, duration_seconds=time.monotonic() - self.started
         )

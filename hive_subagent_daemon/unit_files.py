@@ -63,7 +63,7 @@ class UnitFile:
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """The files of one daemon, where they belong, and what to type once they are there."""
+    """The files of one daemon, where they belong, and what to type, as oneself, once they are there."""
 
     files: tuple[UnitFile, ...]
     folder: str
@@ -114,21 +114,22 @@ def system_units(wanted: Wanted) -> UnitFiles:
             )
             raise UnitFilesError(message)
     name = _name_of(agent)
-    commands: tuple[str, ...] = (
-        "systemctl daemon-reload",
-        f"systemctl enable --now {shlex.quote(f'{name}.socket')}",
-    )
+    commands = ["systemctl daemon-reload", f"systemctl enable --now {shlex.quote(f'{name}.socket')}"]
     values = {
         "AGENT": agent,
         "STATE_DIRECTORY": _quoted(f"{_STEM}/{agent}", also=":"),
         "SOCKET_USER": f"SocketUser={account.name}",
     }
     if account.uid == 0:
-        form = _Form(SYSTEM_FOLDER, ("system.socket", "root.service"), commands, values=values)
+        # Without sudo: root alone is for containers, which often have none.
+        form = _Form(SYSTEM_FOLDER, ("system.socket", "root.service"), tuple(commands), values=values)
     else:
-        linger = f"Linger keeps the manager of {account.name}, and so the daemon, there after a logout."
-        commands = (f"loginctl enable-linger {shlex.quote(account.name)}", *commands)
-        form = _Form(SYSTEM_FOLDER, ("system.socket", "system.service"), commands, linger, values)
+        commands.append(f"loginctl enable-linger {shlex.quote(account.name)}")
+        linger = (
+            f"The last one (linger) keeps {account.name}'s manager, and so the daemon, there after a logout."
+        )
+        by_root = tuple(f"sudo {command}" for command in commands)
+        form = _Form(SYSTEM_FOLDER, ("system.socket", "system.service"), by_root, linger, values)
     return _filled(wanted, name, form)
 
 

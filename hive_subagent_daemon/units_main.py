@@ -76,7 +76,10 @@ def _parser() -> argparse.ArgumentParser:
         "--system", action="store_true", help="for the system's manager, one pair for each agent"
     )
     parser.add_argument(
-        "--agent", metavar="NAME", help="name of the parent; part of the unit names (user: only if given)"
+        "--agent",
+        metavar="NAME",
+        help="name of the parent, 1 to 63 printable characters without '/'; part of the unit names (user: "
+        "only if given)",
     )
     parser.add_argument(
         "--run-as", metavar="USER", help="with --system: the user it runs as (default: named as the agent)"
@@ -194,14 +197,16 @@ def _write(made: UnitFiles, folder: Path, *, force: bool) -> None:
     """Write all the files, or none when one that is there differs and is not to be replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        different = [file for file in made.files if _content(folder / file.name) not in (None, file.text)]
+        there = {file: _content(folder / file.name) for file in made.files}
+        different = [folder / file.name for file, text in there.items() if text not in (None, file.text)]
         if different and not force:
-            names = ", ".join(str(folder / file.name) for file in different)
+            names = ", ".join(map(str, different))
             message = f"there already, and different: {names}. Compare, then repeat with --force."
             raise UnitFilesError(message)
-        for file in made.files:
-            _replace(folder, file)
-            print(f"wrote {folder / file.name}")
+        for file, text in there.items():
+            if text != file.text:
+                _replace(folder, file)
+            print(f"{'unchanged' if text == file.text else 'wrote'} {folder / file.name}")
     except OSError as error:
         message = f"cannot write into {folder}: {error.strerror} ({error.filename})"
         raise UnitFilesError(message) from error

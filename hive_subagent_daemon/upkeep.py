@@ -14,6 +14,7 @@ import anyio
 from hive_subagent_daemon import log
 from hive_subagent_daemon.config import changed_keys
 from hive_subagent_daemon.errors import ConfigError, SubagentError
+from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -92,11 +93,9 @@ async def _keep_house(config: Config, parts: Parts) -> None:
     """Remove what is older than the retention says, and restore the ballast."""
     while True:
         try:
-            purged = await anyio.to_thread.run_sync(
-                partial(parts.inbox.purge, closed_days=config.retention.closed_days)
-            )
+            purged = await in_thread(partial(parts.inbox.purge, closed_days=config.retention.closed_days))
             forgotten = await parts.registry.forget_idle(days=config.retention.idle_days)
-            await anyio.to_thread.run_sync(parts.storage.restore_ballast)
+            await in_thread(parts.storage.restore_ballast)
             if purged or forgotten:
                 _log.info("removed %d closed loose ends and %d idle names", purged, forgotten)
         except OSError as error:
@@ -106,7 +105,7 @@ async def _keep_house(config: Config, parts: Parts) -> None:
 
 async def _know_sessions(config: Config, parts: Parts) -> None:
     """Read the titles of the sessions in the usual directory once, so that the first `start` is quick too."""
-    await anyio.to_thread.run_sync(parts.spawner.store.warm, config.work_dir)
+    await in_thread(parts.spawner.store.warm, config.work_dir)
 
 
 async def _probe_claude(parts: Parts) -> None:

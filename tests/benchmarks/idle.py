@@ -11,7 +11,7 @@ from tests.benchmarks.figures import Figure
 from tests.benchmarks.services import benchmark_service
 from tests.systemd.managers import USER
 
-IDLE_SECONDS = 30
+IDLE_SECONDS = 60
 SETTLE_SECONDS = 3
 WATCHDOG_SECONDS = 30
 LIMIT_PERCENT = 0.1

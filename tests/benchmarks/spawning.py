@@ -26,11 +26,12 @@ from hive_subagent_daemon.gate import ChildSpec
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.oomd import SYSTEM_BUS, OomdWatch
 from hive_subagent_daemon.process_group import ProcessGroup
-from hive_subagent_daemon.scopes import ScopeLauncher
+from hive_subagent_daemon.scopes import Place, ScopeLauncher
 from hive_subagent_daemon.systemd_bus import SystemdBus
 from hive_subagent_daemon.unit_names import default_slice, turn_units
 from tests.benchmarks.figures import Figure, median_ms
 from tests.support.scripted_daemon import REPOSITORY
+from tests.support.slices import slices_in
 from tests.systemd.managers import ROOT, USER, Form, output_of
 
 if TYPE_CHECKING:
@@ -79,16 +80,17 @@ class Spawns:
         """Take each way in turn, so that a bad moment of the machine meets all of them."""
         children = Children()
         bus = SystemdBus(self.bus)
+        to_stop = slices_in(self.folder / "state")
         scopes = ScopeLauncher(
             children,
             bus,
             scopes=Scopes(),
-            parent_slice=PARENT_SLICE,
-            instance="00000000",
+            place=Place(PARENT_SLICE, "00000000"),
+            to_stop=to_stop,
             oomd=OomdWatch(),
             description="scope",
         )
-        groups = ProcessGroup(children)
+        groups = ProcessGroup(children, to_stop)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scopes.run)
             ways: list[tuple[str, Callable[[], Awaitable[float]]]] = [

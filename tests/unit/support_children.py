@@ -186,7 +186,7 @@ class FakeLauncher:
         child = FakeChild(1_000_000 + len(self.specs), spec.stdout, stubborn=self.stubborn)
         child.scope, child.limit = root.scope, self.limit
         self.created()
-        await recorded(Placed(child.pid, child.start, self.limit))
+        await recorded(Placed(child.pid, child.start, None, self.limit))
         self.at_the_gate()
         if self.go_on is not None:
             await self.go_on.wait()

@@ -12,6 +12,7 @@ from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.process_group import ProcessGroup
 from tests.support.processes import is_alive
+from tests.support.slices import slices_in
 from tests.unit.support_gate import spec_in
 from tests.unit.support_started import LIMIT_SECONDS, PATH, soon
 
@@ -30,6 +31,7 @@ from hive_subagent_daemon.children import Children, become_subreaper
 from hive_subagent_daemon.launcher import Placed
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.process_group import ProcessGroup
+from tests.support.slices import slices_in
 from tests.unit.support_gate import PATH, shell, spec_in
 
 async def main(folder: Path, turn: str, session: str, script: str) -> None:
@@ -38,7 +40,8 @@ async def main(folder: Path, turn: str, session: str, script: str) -> None:
         pass
     environment = {"PATH": PATH, "HIVE_SUBAGENT_TURN": turn, "SESSION": session}
     spec = spec_in(folder, *shell(script), environment=environment)
-    child = await ProcessGroup(Children()).launch(spec, TurnRoot(turn, session, None, 0), recorded=recorded)
+    group = ProcessGroup(Children(), slices_in(folder / "state"))
+    child = await group.launch(spec, TurnRoot(turn, session, None, 0), recorded=recorded)
     print(child.pid, child.start, flush=True)
     await asyncio.sleep(600)
 
@@ -58,18 +61,26 @@ async def _nothing(_placed: Placed) -> None:
 class Turns:
     """Launches turns by the names of their folders and remembers what it launched."""
 
-    def __init__(self, folder: Path, *, make: Callable[[Children], Launcher] = ProcessGroup) -> None:
+    def __init__(self, folder: Path, *, make: Callable[[Children], Launcher] | None = None) -> None:
         """Begin with no turn; the folders are made below this one."""
         self.children = Children()
-        self.launcher = make(self.children)
-        self.roots: dict[str, TurnRoot] = {}
         self._folder = folder
+        self.launcher = (make or self._process_group)(self.children)
+        self.roots: dict[str, TurnRoot] = {}
         self._pids: list[int] = []
         self._launched: list[Child] = []
         self._ended: list[Child] = []
         sleeper = folder / "sleeper"
         sleeper.write_text("#!/bin/sh\necho $$ >> pids\nexec sleep 600\n")
         sleeper.chmod(0o755)
+
+    @property
+    def state(self) -> Path:
+        """The folder in which notes on slices are kept."""
+        return self._folder / "state"
+
+    def _process_group(self, children: Children) -> Launcher:
+        return ProcessGroup(children, slices_in(self.state))
 
     def folder(self, name: str) -> Path:
         """Return the folder of one turn."""

@@ -11,9 +11,10 @@ from typing_extensions import override
 from hive_subagent_daemon import cgroups
 from hive_subagent_daemon.config_values import ScopeChoice, Scopes
 from hive_subagent_daemon.oomd import OomdWatch
-from hive_subagent_daemon.scopes import ScopeLauncher
+from hive_subagent_daemon.scopes import Place, ScopeLauncher
 from hive_subagent_daemon.systemd_bus import SystemdBus
 from tests.support.processes import is_alive
+from tests.support.slices import slices_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,15 +140,15 @@ class FakeOomd(OomdWatch):
 
 
 def launcher_of(
-    children: Children, manager: FakeManager, oomd: FakeOomd, *, scopes: Scopes | None = None
+    children: Children, manager: FakeManager, oomd: FakeOomd, *, folder: Path, scopes: Scopes | None = None
 ) -> ScopeLauncher:
-    """Return the launcher that is tested."""
+    """Return the launcher that is tested; it keeps notes in a folder."""
     return ScopeLauncher(
         children,
         manager,
         scopes=scopes or Scopes(ScopeChoice.USER),
-        parent_slice=PARENT,
-        instance=INSTANCE,
+        place=Place(PARENT, INSTANCE),
+        to_stop=slices_in(folder),
         oomd=oomd,
         description="user scope",
     )

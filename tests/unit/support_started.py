@@ -42,3 +42,9 @@ async def soon(condition: Callable[[], object], *, within: float = LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < limit, "the condition did not come true in time"
         await anyio.sleep(POLL_SECONDS)
+
+
+def own_cgroup() -> str | None:
+    """Return the path of our own control group as /proc names it; None without cgroup v2."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)

@@ -111,6 +111,7 @@ def test_an_interrupt_tells_whether_the_turn_has_ended_and_what_is_left() -> Non
     ("changed", "text"),
     [
         ({}, "reviewer: running for 2 min 5 s, last output 3 s ago, in Bash for 1 min 1 s, 250 MiB"),
+        ({"memory_bytes": 2**21, "memory_limit_bytes": 100 * 2**20}, "in Bash for 1 min 1 s, 2 of 100 MiB"),
         ({"stalled": True, "activity": None, "memory_bytes": None}, "last output 3 s ago (STALLED)"),
         ({"activity": {"kind": "starting", "since_seconds": 2}}, "no output yet for 2 s"),
         ({"activity": {"kind": "model"}}, "waiting for the model"),
@@ -136,8 +137,14 @@ def test_a_status_counts_what_it_does_not_show_and_repeats_warnings() -> None:
         "… and 3 more.",
         "2 loose ends are not delivered to their sinks yet.",
         "Warning: no scopes",
+        "Launcher: process group (no scopes).",
     ]
-    assert answers.status_shown(sample.STATUS | {"subagents": []}) == "No subagents yet."
+
+
+@pytest.mark.parametrize("launcher", ["user scope", "system scope"])
+def test_a_status_has_no_words_for_a_launcher_that_makes_scopes(launcher: str) -> None:
+    quiet = sample.STATUS | {"subagents": [], "launcher": launcher}
+    assert answers.status_shown(quiet) == "No subagents yet."
 
 
 def test_a_loose_end_shows_its_id_the_numbers_and_the_beginning_of_its_text() -> None:

@@ -33,8 +33,8 @@ WAIT_SECONDS = 10.0
 
 
 @contextmanager
-def one_reply(reply: bytes) -> Iterator[TcpEndpoint]:
-    """Listen for one connection, read its request and answer with these bytes."""
+def one_reply(reply: bytes | None) -> Iterator[TcpEndpoint]:
+    """Listen for one connection, read its request and answer with these bytes; with None, hang up."""
     done = threading.Event()
 
     def answer() -> None:
@@ -43,8 +43,9 @@ def one_reply(reply: bytes) -> Iterator[TcpEndpoint]:
             accepted.settimeout(WAIT_SECONDS)
             while not accepted.recv(65536).endswith(b"}"):
                 pass
-            accepted.sendall(reply)
-            if not reply:
+            if reply is not None:
+                accepted.sendall(reply)
+            if reply == b"":
                 done.wait(WAIT_SECONDS)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -208,6 +209,27 @@ def test_a_daemon_that_goes_silent_is_given_up_and_the_call_called_uncertain(
     expected = r"gave no answer \(timed out\): start may or may not have taken effect"
     with one_reply(b"") as endpoint, pytest.raises(UnreachableError, match=expected):
         call_tool(endpoint, "start", {"name": "a", "prompt_file": "p"})
+
+
+@pytest.mark.parametrize("tool", ["status", "get_loose_ends"])
+def test_a_question_without_an_answer_changed_nothing_and_points_to_the_service(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
+    with one_reply(b"") as endpoint, pytest.raises(UnreachableError) as caught:
+        call_tool(endpoint, tool, {})
+    said = str(caught.value)
+    assert said.startswith(f"No answer from {endpoint.shown} within 0 s. If systemd holds the address")
+    assert "`systemctl status`" in said
+    assert "may or may not" not in said
+
+
+def test_a_connection_that_breaks_off_points_to_the_service_too() -> None:
+    with one_reply(None) as endpoint, pytest.raises(UnreachableError) as caught:
+        call_tool(endpoint, "status", {})
+    said = str(caught.value)
+    assert said.startswith(f"No answer from {endpoint.shown} (")
+    assert "failing to start" in said
 
 
 @pytest.mark.parametrize("status", [401, 403, 421, 503])

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import struct
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from hive_subagent_daemon import sock_diag
 from hive_subagent_daemon.peer import PROC_NET, PeerFinder, TcpPeer, UnixPeer, UnknownPeer
 from tests.support.other_user import NOBODY, as_user, needs_root
 from tests.support.sockets import WAYS, Way, connected, inode_of, listening
+from tests.unit.support_started import own_cgroup, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,9 +203,33 @@ def test_the_peer_of_a_unix_socket_is_the_process_that_connected(finder: PeerFin
         client.connect(listener.getsockname())
         accepted, _ = listener.accept()
         with accepted:
-            assert finder.peer_of(accepted) == UnixPeer(os.geteuid(), os.getegid(), os.getpid())
+            assert finder.peer_of(accepted) == UnixPeer(os.geteuid(), os.getegid(), os.getpid(), own_cgroup())
             client.close()
-            assert finder.peer_of(accepted) == UnixPeer(os.geteuid(), os.getegid(), os.getpid())
+            assert finder.peer_of(accepted) == UnixPeer(os.geteuid(), os.getegid(), os.getpid(), own_cgroup())
+
+
+def test_a_process_that_connected_and_ended_vouches_for_nobody_though_its_child_has_the_socket(
+    finder: PeerFinder, tmp_path: Path
+) -> None:
+    """Its pid can be another process's by now, and who sends is not told."""
+    with unix_listener(tmp_path) as listener:
+        listener.settimeout(5)
+        script = (
+            "import os, socket, sys, time\n"
+            "client = socket.socket(socket.AF_UNIX)\n"
+            "client.connect(sys.argv[1])\n"
+            "if os.fork() == 0:\n"
+            "    client.sendall(b'POST')\n"
+            "    client.recv(1)\n"
+        )
+        connecting = start(sys.executable, "-c", script, listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.recv(4) == b"POST"
+            for reaped in (False, True):
+                os.waitid(os.P_PID, connecting.pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+                assert finder.peer_of(accepted) == UnknownPeer("the process that connected has ended")
+    os.close(connecting.pidfd)
 
 
 @needs_root
@@ -220,7 +246,7 @@ def test_the_peer_of_a_unix_socket_may_be_another_user(finder: PeerFinder) -> No
         with socket.socket(socket.AF_UNIX) as held, as_user(connect) as other:
             accepted, _ = listener.accept()
             with accepted:
-                assert finder.peer_of(accepted) == UnixPeer(NOBODY, NOBODY, other.pid)
+                assert finder.peer_of(accepted) == UnixPeer(NOBODY, NOBODY, other.pid, own_cgroup())
 
 
 def test_a_socket_of_another_family_has_an_unknown_peer(finder: PeerFinder) -> None:

@@ -18,6 +18,7 @@ from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.process_group import ProcessGroup
 from hive_subagent_daemon.values import Exited, ExitUnknown, Signalled
 from tests.support.processes import is_alive
+from tests.support.slices import slices_in
 from tests.unit.support_gate import shell, subreaper
 from tests.unit.support_process_group import LAUNCHER, Turns, pids_in, unique
 from tests.unit.support_started import LIMIT_SECONDS, PATH, soon
@@ -268,7 +269,7 @@ async def test_what_an_earlier_daemon_left_is_found_signalled_and_killed(tmp_pat
         pid, start = map(int, (await anyio.to_thread.run_sync(daemon.wait_for_line)).split())
         pids = await pids_in(tmp_path / "a", count=2)
     root = TurnRoot(turn, session, *((pid, start) if known == "pid" else (None, 0)))
-    launcher = ProcessGroup(Children())
+    launcher = ProcessGroup(Children(), slices_in(tmp_path / "state"))
     left = await launcher.left_behind(root)
     assert left is not None
     assert is_alive(pid)
@@ -281,10 +282,12 @@ async def test_what_an_earlier_daemon_left_is_found_signalled_and_killed(tmp_pat
     assert await launcher.left_behind(root) is None
 
 
-async def test_a_process_that_only_has_the_pid_of_an_old_turn_is_none_of_it(bystander: int) -> None:
+async def test_a_process_that_only_has_the_pid_of_an_old_turn_is_none_of_it(
+    bystander: int, tmp_path: Path
+) -> None:
     found = procfs.process(bystander)
     assert found is not None
-    launcher = ProcessGroup(Children())
+    launcher = ProcessGroup(Children(), slices_in(tmp_path / "state"))
     assert await launcher.left_behind(TurnRoot(unique(), None, bystander, found.start + 1)) is None
     assert await launcher.left_behind(TurnRoot(unique(), None, bystander, found.start - 1)) is None
     assert is_alive(bystander)

@@ -55,7 +55,9 @@ def oomd() -> FakeOomd:
 async def turns(tmp_path: Path, manager: FakeManager, oomd: FakeOomd) -> AsyncIterator[Turns]:
     """Launch turns in scopes; nothing of them is left when the test ends."""
     with subreaper():
-        launched = Turns(tmp_path, make=partial(launcher_of, manager=manager, oomd=oomd))
+        launched = Turns(
+            tmp_path, make=partial(launcher_of, manager=manager, oomd=oomd, folder=tmp_path / "state")
+        )
         yield launched
         await launched.kill_all()
 
@@ -233,10 +235,23 @@ async def test_a_caller_in_a_scope_is_known_as_its_turn_as_long_as_that_runs(
     cgroup = slice_of(child, kernel)
     ids = [cgroup.stat().st_ino, (cgroup / str(child.scope)).stat().st_ino]
     assert [launcher.turn_of(TcpPeer(0, 7, one)) for one in ids] == [turn, turn]
-    assert [launcher.turn_of(UnixPeer(0, 0, one)) for one in (child.pid, pid)] == [turn, turn]
+    scope = f"/{PARENT}/{cgroup.name}/{child.scope}"
+    places = [scope, f"{scope}/made/by-claude"]
+    assert [launcher.turn_of(UnixPeer(0, 0, pid, one)) for one in places] == [turn, turn]
     await child.release()
     assert [launcher.turn_of(TcpPeer(0, 7, one)) for one in ids] == [None, None]
-    assert launcher.turn_of(UnixPeer(0, 0, child.pid)) is None
+    assert launcher.turn_of(UnixPeer(0, 0, child.pid, scope)) is None
+
+
+async def test_a_caller_in_a_cgroup_that_claude_made_below_its_scope_is_known_as_its_turn(
+    turns: Turns, kernel: FakeKernel
+) -> None:
+    """Also in one that is made after we have looked once."""
+    child = await turns.launch("a", "sleep", "600")
+    scope = f"{PARENT}/{slice_of(child, kernel).name}/{child.scope}"
+    for below in ("made", "made/deeper", "later"):
+        cgroup_id = kernel.make(f"{scope}/{below}").stat().st_ino
+        assert turns.launcher.turn_of(TcpPeer(0, 7, cgroup_id)) == turns.roots["a"].turn
 
 
 async def test_a_caller_elsewhere_or_of_whom_nothing_is_known_is_no_turns(
@@ -244,10 +259,10 @@ async def test_a_caller_elsewhere_or_of_whom_nothing_is_known_is_no_turns(
 ) -> None:
     child = await turns.launch("a", "sleep", "600")
     elsewhere = kernel.make("elsewhere.scope").stat().st_ino
-    for peer in (TcpPeer(0, 7, elsewhere), TcpPeer(0, 7, None), UnixPeer(0, 0, 0), UnixPeer(0, 0, 2**22 - 1)):
+    places = ["/", "/elsewhere.scope", f"/{PARENT}/{child.scope}x/y", None]
+    unix = [UnixPeer(0, 0, child.pid, place) for place in places]
+    for peer in (TcpPeer(0, 7, elsewhere), TcpPeer(0, 7, None), *unix):
         assert turns.launcher.turn_of(peer) is None
-    kernel.put(child.pid, "elsewhere.scope")
-    assert turns.launcher.turn_of(UnixPeer(0, 0, child.pid)) is None
 
 
 # What an earlier daemon left
@@ -265,7 +280,9 @@ async def test_what_is_left_in_a_slice_is_found_by_the_name_of_its_scope_and_kil
     counted(child, kernel, kills=1)
     cgroup = slice_of(child, kernel)
     manager.slices = {cgroup.name: f"/{cgroup.relative_to(kernel.root)}"}
-    left = await launcher_of(Children(), manager, FakeOomd()).left_behind(root_of(turns, child))
+    left = await launcher_of(Children(), manager, FakeOomd(), folder=turns.state).left_behind(
+        root_of(turns, child)
+    )
     assert left is not None
     assert (left.scope, left.pid, left.populated()) == (child.scope, child.pid, True)
     assert left.signal(signal.SIGINT)
@@ -285,7 +302,9 @@ async def test_a_slice_in_which_nothing_is_left_is_still_told_for_its_counters(
     counted(child, kernel, kills=1)
     cgroup = slice_of(child, kernel)
     manager.slices = {cgroup.name: f"/{cgroup.relative_to(kernel.root)}"}
-    left = await launcher_of(Children(), manager, FakeOomd()).left_behind(root_of(turns, child))
+    left = await launcher_of(Children(), manager, FakeOomd(), folder=turns.state).left_behind(
+        root_of(turns, child)
+    )
     assert left is not None
     assert not left.populated()
     assert not left.signal(signal.SIGINT)
@@ -299,7 +318,9 @@ async def test_a_slice_without_a_cgroup_has_nothing_but_is_stopped(
     child = await turns.launch("a", "true")
     await turns.end_of(child)
     manager.slices = {slice_of(child, kernel).name: ""}
-    left = await launcher_of(Children(), manager, FakeOomd()).left_behind(root_of(turns, child))
+    left = await launcher_of(Children(), manager, FakeOomd(), folder=turns.state).left_behind(
+        root_of(turns, child)
+    )
     assert left is not None
     assert not left.populated()
     assert (await turns.empty(left)).killed == ()
@@ -316,7 +337,7 @@ async def test_without_a_slice_of_that_name_there_is_nothing_but_what_carries_ma
     turns: Turns, manager: FakeManager
 ) -> None:
     child = await turns.launch("a", "sleep", "600")
-    launcher = launcher_of(Children(), manager, FakeOomd())
+    launcher = launcher_of(Children(), manager, FakeOomd(), folder=turns.state)
     left = await launcher.left_behind(root_of(turns, child))
     assert left is not None
     assert (left.scope, left.pid) == (None, child.pid)
@@ -330,7 +351,7 @@ async def test_a_turn_that_had_no_scope_is_looked_for_by_its_marks(
 ) -> None:
     """As one of a daemon that ran without scopes."""
     child = await turns.launch("a", "sleep", "600")
-    left = await launcher_of(Children(), manager, FakeOomd()).left_behind(
+    left = await launcher_of(Children(), manager, FakeOomd(), folder=turns.state).left_behind(
         replace(root_of(turns, child), scope=None)
     )
     assert left is not None
@@ -342,8 +363,10 @@ async def test_a_manager_that_does_not_answer_leaves_the_marks(
 ) -> None:
     child = await turns.launch("a", "sleep", "600")
     manager.refuses = BusError("no answer")
-    left = await launcher_of(Children(), manager, FakeOomd()).left_behind(root_of(turns, child))
+    left = await launcher_of(Children(), manager, FakeOomd(), folder=turns.state).left_behind(
+        root_of(turns, child)
+    )
     assert left is not None
     assert left.pid == child.pid
-    assert "cannot be looked for: no answer" in caplog.text
+    assert "systemd cannot be asked what is left of turn" in caplog.text
     manager.refuses = None

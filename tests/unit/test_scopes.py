@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from hive_subagent_daemon import procfs, scopes
+from hive_subagent_daemon import procfs, slices_to_stop
 from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent, ScopeChoice, Scopes
 from hive_subagent_daemon.dbus_link import BusError
 from hive_subagent_daemon.gate import SpawnError
@@ -37,7 +37,7 @@ SLEEP = shell("exec sleep 600")
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     """Let control groups be folders, and pauses be short."""
-    monkeypatch.setattr(scopes, "STOP_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(slices_to_stop, "RETRY_SECONDS", 0.01)
     return FakeKernel(tmp_path, monkeypatch)
 
 
@@ -50,7 +50,7 @@ def manager(kernel: FakeKernel) -> FakeManager:
 @asynccontextmanager
 async def launching(folder: Path, manager: FakeManager, wanted: Scopes | None = None) -> AsyncIterator[Turns]:
     """Launch turns in such scopes; nothing of them is left when the block ends."""
-    make = partial(launcher_of, manager=manager, oomd=FakeOomd(), scopes=wanted)
+    make = partial(launcher_of, manager=manager, oomd=FakeOomd(), scopes=wanted, folder=folder / "state")
     with subreaper():
         launched = Turns(folder, make=make)
         try:
@@ -87,6 +87,30 @@ async def gone_without_a_trace(turns: Turns) -> None:
     assert (turns.folder("a") / "stdout").read_bytes() == b""
     assert turns.children.none_but(None)
     assert turns.alive() == []
+
+
+async def gone_when_its_slice_is(turns: Turns, manager: FakeManager) -> None:
+    """Check that nothing was executed, and that the pid of the gate is kept until systemd lets go of it."""
+    [gate] = zombies()
+    assert turns.alive() == []
+    assert manager.stopped == []
+    assert noted(turns) == [units(turns).slice]
+    manager.refuses = None
+    await stopped_later(turns, manager, units(turns).slice)
+    assert procfs.process(gate) is None
+    assert noted(turns) == []
+    await gone_without_a_trace(turns)
+
+
+def zombies() -> list[int]:
+    """Return the children of ours that are dead and not reaped, so that their pids are nobody else's."""
+    found = [procfs.process(pid) for pid in procfs.children(os.getpid())]
+    return [one.pid for one in found if one is not None and one.dead]
+
+
+def noted(turns: Turns) -> list[str]:
+    """Return the slices that a later daemon would stop."""
+    return sorted(os.listdir(turns.state / "slices"))
 
 
 # Launching
@@ -183,7 +207,9 @@ async def test_the_limit_that_is_recorded_is_the_one_that_the_kernel_shows(
         await anyio.lowlevel.checkpoint()
 
     child = await turns.launch("a", *SLEEP, recorded=record)
-    assert recorded == [Placed(child.pid, child.start, 4096)]
+    assert [(each.pid, each.start, each.memory_limit_bytes) for each in recorded] == [
+        (child.pid, child.start, 4096)
+    ]
     assert child.memory_limit_bytes() == 4096
     assert manager.scopes
 
@@ -199,10 +225,7 @@ async def test_a_scope_that_is_refused_is_said_so_and_leaves_nothing(
     with pytest.raises(PlacingError) as error:
         await turns.launch("a", *shell("echo executed"))
     assert str(error.value) == f"systemd did not make the scope {units(turns).scope}: {NEVER}"
-    await gone_without_a_trace(turns)
-    assert manager.stopped == []
-    manager.refuses = None
-    await stopped_later(turns, manager, units(turns).slice)
+    await gone_when_its_slice_is(turns, manager)
 
 
 async def test_a_process_that_is_not_where_systemd_says_is_never_executed(
@@ -214,8 +237,7 @@ async def test_a_process_that_is_not_where_systemd_says_is_never_executed(
     assert str(error.value) == (
         f"systemd said that the process is in {units(turns).scope}, but it is in elsewhere.scope"
     )
-    await gone_without_a_trace(turns)
-    await stopped_later(turns, manager, units(turns).slice)
+    await gone_when_its_slice_is(turns, manager)
 
 
 async def test_a_gate_that_dies_while_it_is_placed_is_told(turns: Turns, manager: FakeManager) -> None:
@@ -227,8 +249,7 @@ async def test_a_gate_that_dies_while_it_is_placed_is_told(turns: Turns, manager
     manager.on_start = kill
     with pytest.raises(PlacingError, match="but it is gone"):
         await turns.launch("a", *shell("echo executed"))
-    await gone_without_a_trace(turns)
-    await stopped_later(turns, manager, units(turns).slice)
+    await gone_when_its_slice_is(turns, manager)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), RuntimeError("x")], ids=["full-disk", "any-other"])
@@ -272,8 +293,7 @@ async def test_a_launch_that_is_cancelled_while_systemd_works_leaves_nothing(
     with anyio.move_on_after(0.1) as given_up:
         await turns.launch("a", *shell("echo executed"))
     assert given_up.cancelled_caught
-    await gone_without_a_trace(turns)
-    await stopped_later(turns, manager, units(turns).slice)
+    await gone_when_its_slice_is(turns, manager)
 
 
 # The end of the units

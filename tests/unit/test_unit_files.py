@@ -170,7 +170,25 @@ def test_the_service_of_the_system_waits_for_the_manager_of_its_user() -> None:
     assert "XDG_RUNTIME_DIR=/run/user/1001" in found["Service.Environment"]
     assert found["Service.User"] == ["alice"]
     assert found["Service.StateDirectory"] == ["hive-subagent/alice"]
-    assert "loginctl enable-linger alice" in SYSTEM.commands
+
+
+def test_the_commands_come_in_one_order_and_with_sudo_where_a_user_needs_it() -> None:
+    assert USER.commands == (
+        "systemctl --user daemon-reload",
+        "systemctl --user enable --now hive-subagent.socket",
+        "loginctl enable-linger",
+    )
+    assert SYSTEM.commands == (
+        "sudo systemctl daemon-reload",
+        "sudo systemctl enable --now hive-subagent-alice.socket",
+        "sudo loginctl enable-linger alice",
+    )
+    assert AS_ROOT.commands == (
+        "systemctl daemon-reload",
+        "systemctl enable --now hive-subagent-root.socket",
+    )
+    dashed = system_units(replace(BASE, agent="a-b"))
+    assert r"sudo systemctl enable --now 'hive-subagent-a\x2db.socket'" in dashed.commands
 
 
 def test_root_uses_the_manager_of_the_system_and_is_told_of_allow_root() -> None:

@@ -218,7 +218,19 @@ def test_files_are_written_where_they_are_wanted(
     assert sorted(folder.iterdir()) == sorted(written)
     assert {path.stat().st_mode & 0o777 for path in written} == {0o644}
     assert "systemctl --user enable --now hive-subagent.socket" in told
-    assert printed(capsys, "--user", config, "--output", str(folder)) == told
+
+
+def test_files_that_are_there_already_are_left_and_called_unchanged(
+    capsys: pytest.CaptureFixture[str], config: str, tmp_path: Path
+) -> None:
+    words = ("--user", config, "--output", str(tmp_path / "units"))
+    printed(capsys, *words)
+    service = tmp_path / "units" / "hive-subagent.service"
+    before = service.stat()
+    (tmp_path / "units" / "hive-subagent.socket").write_text("# mine\n")
+    told = printed(capsys, *words, "--force").splitlines()
+    assert told[:2] == [f"wrote {tmp_path}/units/hive-subagent.socket", f"unchanged {service}"]
+    assert service.stat() == before
 
 
 def test_a_file_that_differs_is_replaced_only_by_force(

@@ -18,6 +18,7 @@ from hive_subagent_daemon.mcp_endpoint import Paths
 from hive_subagent_daemon.passed_sockets import adopted
 from hive_subagent_daemon.peer import TcpPeer, UnixPeer
 from tests.support.edge import Client, Echo, serving
+from tests.unit.support_started import own_cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ async def test_the_own_user_is_served_over_a_unix_socket_with_any_host(tmp_path:
         assert (await client.call("GET", "/mcp", {"Host": "u.sock"})).status == 200
         assert (await client.call("GET", "/mcp", {"Origin": "http://localhost"})).status == 403
     peer = echo.scopes[0]["state"][CONNECTION_KEY].peer
-    assert peer == UnixPeer(os.geteuid(), os.getegid(), os.getpid())
+    assert peer == UnixPeer(os.geteuid(), os.getegid(), os.getpid(), own_cgroup())
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())

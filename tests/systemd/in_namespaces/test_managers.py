@@ -102,8 +102,9 @@ def test_scopes_that_are_off_are_no_warning(make_service: MakeService) -> None:
 
 @pytest.fixture
 def managers_reconnected() -> Iterator[None]:
-    """Afterwards let the users' managers connect to the system's bus again: by themselves they do not."""
+    """Afterwards let logind and the users' managers find the system's bus: by themselves they do not."""
     yield
+    SYSTEM.systemctl("restart", "systemd-logind.service")
     for form in (USER, OTHER_USER):
         form.manager.systemctl("daemon-reexec")
 
@@ -127,6 +128,7 @@ def test_a_bus_that_was_restarted_is_found_again(service: Service, form: Form) -
     eventually(lambda: "the connection to systemd" in service.log, what="a word on the lost connection")
 
 
+@pytest.mark.usefixtures("managers_reconnected")
 @pytest.mark.parametrize("form", [USER], ids=["user"])
 def test_a_users_manager_that_lost_the_systems_bus_refuses_until_it_is_executed_again(
     service: Service, form: Form
