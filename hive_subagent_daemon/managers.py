@@ -111,7 +111,7 @@ async def choose_launcher(
         children,
         bus,
         scopes=config.scopes,
-        place=Place(config.scopes.slice or default_slice(config.agent), instance, _own_unit(user)),
+        place=Place(config.scopes.slice or default_slice(config.agent), instance, _own_unit(manager, user)),
         to_stop=to_stop,
         oomd=OomdWatch(),
         description=manager.description,
@@ -119,7 +119,7 @@ async def choose_launcher(
     return launcher, notices
 
 
-def _own_unit(user: User) -> str | None:
+def _own_unit(manager: Manager, user: User) -> str | None:
     """Return the service that we are, if the manager of our scopes runs it.
 
     A system service with `User=` is in another manager than the scopes of its turns.
@@ -128,7 +128,7 @@ def _own_unit(user: User) -> str | None:
     if cgroup is None or not cgroup.name.endswith(".service"):
         return None
     below_user = f"user@{user.uid}.service" in cgroup.parent.parts
-    return cgroup.name if below_user is (user.uid != 0) else None
+    return cgroup.name if below_user is (manager.description == "user scope") else None
 
 
 async def _connected(manager: Manager, scopes: Scopes, *, user: User) -> tuple[SystemdBus, list[str]]:

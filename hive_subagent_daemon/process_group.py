@@ -88,11 +88,19 @@ class ProcessGroup:
 
     async def left_behind(self, root: TurnRoot) -> Child | None:
         """Look for the turn's processes (see Launcher), also in the cgroup of the scope that it had."""
+        if root.scope is None:
+            return await self.marked(root)
+        units = units_of_scope(root.scope)
+        child = ScopeChild(self, self.child(root, foreign=True), units, turn=root.turn)
+        if child.find(root):
+            return child
+        if root.cgroup is None:  # it can be there without having been recorded
+            await self._to_stop.add(units.slice)
+        return await self.marked(root)
+
+    async def marked(self, root: TurnRoot) -> GroupChild | None:
+        """Look for the turn's processes by their marks."""
         group = self.child(root, foreign=True)
-        if root.scope is not None:
-            child = ScopeChild(self, group, units_of_scope(root.scope), turn=root.turn)
-            if child.find(root):
-                return child
         return group if await in_thread(group.populated) else None
 
     @property

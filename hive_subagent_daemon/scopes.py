@@ -119,17 +119,16 @@ class ScopeLauncher:
 
     async def left_behind(self, root: TurnRoot) -> Child | None:
         """Return what an earlier daemon left of a turn, by the name of its own scope or by marks."""
-        group = await self._groups.left_behind(root)
         if root.scope is None:
-            return group
+            return await self._groups.left_behind(root)
         units = units_of_scope(root.scope)
         try:
             path = await self._bus.cgroup_of_slice(units.slice)
         except BusError as error:
             _log.error("systemd cannot be asked what is left of turn %s: %s", root.turn, error)
-            return group
+            return await self._groups.left_behind(root)
         if path is None:
-            return group
+            return await self._groups.marked(root)
         child = ScopeChild(self, self._groups.child(root, foreign=True), units, turn=root.turn)
         child.slice_cgroup = cgroups.at(path) if path else None
         return child

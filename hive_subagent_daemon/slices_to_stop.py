@@ -45,12 +45,12 @@ class SlicesToStop:
 
     async def add(self, name: str, *, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Have a slice stopped; `then` is called when it is gone, unless the daemon ends before."""
-        self._then[name] = then
-        self._some.set()
         try:
             await in_thread(self._storage.write, self._folder / name, b"")
         except OSError as error:
             _log.error("that the slice %s is to be stopped cannot be stored: %s", name, error)
+        self._then[name] = then
+        self._some.set()
 
     async def run(self, stop_unit: Callable[[str], Awaitable[None]]) -> None:
         """Stop them by `stop_unit`, again and again while that raises a BusError; until cancelled."""
