@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from hive_subagent_daemon.command_sink import CommandCarrier
+from hive_subagent_daemon.couriers import Courier, Couriers
+from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
+from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.children import Children
     from hive_subagent_daemon.config_values import Config
     from hive_subagent_daemon.launcher import Launcher
+
+_log = logging.getLogger(__name__)
 
 _BALLAST_BASE_BYTES: Final = 1024 * 1024
 _BALLAST_BYTES_A_TURN: Final = 384 * 1024  # a loose end, what is remembered, and the records around them
@@ -40,6 +47,7 @@ class Parts:
     subagents: Subagents
     recovery: Recovery
     children: Children
+    couriers: Couriers
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -61,15 +69,21 @@ def assemble(
 ) -> Parts:
     """Read the state directory and put the parts together. Blocks."""
     records = Records(storage)
-    inbox = Inbox(records, records.loose_ends())
+    sinks = config.loose_ends.sinks
+    inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
+    _forget_other_sinks(inbox)
+    couriers = Couriers(_courier(sink, inbox, children, environ) for sink in sinks)
+    inbox.on_show = couriers.add
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
     spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
     registry = Registry(config.limits, records=records, inbox=inbox, known=known)
-    subagents = Subagents(registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher)
+    subagents = Subagents(
+        registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher, couriers=couriers
+    )
     recovery = Recovery(
         storage=storage,
         records=records,
@@ -78,7 +92,29 @@ def assemble(
         known=known,
         looked_in=spawner.looked_in,
     )
-    return Parts(records, storage, inbox, launcher, spawner, registry, subagents, recovery, children)
+    return Parts(
+        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+    )
+
+
+def _courier(sink: Sink, inbox: Inbox, children: Children, environ: Mapping[str, str]) -> Courier:
+    if isinstance(sink, HttpSink):
+        return Courier(sink, HttpCarrier(sink), inbox)
+    return Courier(sink, CommandCarrier(sink, children, environ), inbox)
+
+
+def _forget_other_sinks(inbox: Inbox) -> None:
+    """Let nothing wait for a sink that is no longer configured."""
+    try:
+        forgotten = inbox.forget_other_sinks()
+    except OSError as error:
+        _log.warning("removed sinks are forgotten at the next start: %s", error)
+        return
+    if forgotten:
+        _log.warning(
+            "%d loose ends had not been delivered to sinks that are no longer configured; the inbox has them",
+            forgotten,
+        )
 
 
 def _restore_damaged(records: Records, inbox: Inbox, known: Mapping[str, SubagentRecord]) -> None:
