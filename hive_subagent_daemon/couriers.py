@@ -60,8 +60,7 @@ class Courier:
     def add(self, loose_end_id: str) -> None:
         """Deliver one more."""
         self.queue.add(loose_end_id)
-        if self.queue.next(time.monotonic()) is not None:
-            self._resting = anyio.Event()
+        self._wake_if_due()
         self._news.set()
 
     async def rests(self) -> None:
@@ -105,7 +104,11 @@ class Courier:
         self._resting.set()
         with anyio.CancelScope(deadline=anyio.current_time() + self.queue.due_at() - time.monotonic()):
             await self._news.wait()
-        if self.queue.next(time.monotonic()) is not None:
+        self._wake_if_due()
+
+    def _wake_if_due(self) -> None:
+        # Only one that is set is replaced: somebody may be waiting for the other.
+        if self._resting.is_set() and self.queue.next(time.monotonic()) is not None:
             self._resting = anyio.Event()
 
     async def _deliver(self, loose_end_id: str) -> None:

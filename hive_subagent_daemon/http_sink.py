@@ -7,6 +7,7 @@ followed, and no proxy is asked.
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from contextlib import suppress
@@ -218,7 +219,8 @@ def _reason(error: Exception) -> str:
             return f"TLS failed ({error.reason})"
         case anyio.BrokenResourceError() | anyio.EndOfStream():
             return "it was broken off"
-    cause = error.__cause__
-    if isinstance(error, OSError) and error.errno is None and isinstance(cause, OSError):
-        return cause.strerror or str(cause)
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is None and isinstance(error.__cause__, OSError):
+        error = error.__cause__
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return str(error) or type(error).__name__
