@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon.command_sink import CommandCarrier
@@ -74,7 +75,8 @@ def assemble(
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
     _forget_other_sinks(inbox)
-    couriers = Couriers(_courier(sink, inbox, children, environ) for sink in sinks)
+    carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
+    couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
     inbox.on_show = couriers.add
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
@@ -97,10 +99,12 @@ def assemble(
     )
 
 
-def _courier(sink: Sink, inbox: Inbox, children: Children, environ: Mapping[str, str]) -> Courier:
+def _carrier(
+    sink: Sink, *, children: Children, environ: Mapping[str, str], state_dir: Path
+) -> HttpCarrier | CommandCarrier:
     if isinstance(sink, HttpSink):
-        return Courier(sink, HttpCarrier(sink), inbox)
-    return Courier(sink, CommandCarrier(sink, children, environ), inbox)
+        return HttpCarrier(sink)
+    return CommandCarrier(sink, children, environ=environ, state_dir=state_dir)
 
 
 def _forget_other_sinks(inbox: Inbox) -> None:
@@ -112,7 +116,8 @@ def _forget_other_sinks(inbox: Inbox) -> None:
         return
     if forgotten:
         _log.warning(
-            "%d loose ends had not been delivered to sinks that are no longer configured; the inbox has them",
+            "loose ends of which the inbox alone knows now: %d not delivered to sinks that are no longer "
+            "configured",
             forgotten,
         )
 

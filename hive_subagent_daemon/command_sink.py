@@ -7,6 +7,8 @@ it ends or its time is up, everything that it has started is killed.
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import secrets
 import signal
@@ -19,14 +21,18 @@ import anyio
 from hive_subagent_daemon import claude_command, procfs
 from hive_subagent_daemon.deliveries import Answer, failed, of_exit
 from hive_subagent_daemon.gate import OOM_SCORE, RESETTABLE, inherited_descriptors
-from hive_subagent_daemon.membership import DELIVERY_VARIABLE, TurnRoot
+from hive_subagent_daemon.membership import DELIVERY_VARIABLE, TurnRoot, deliveries
 from hive_subagent_daemon.process_group import GroupChild
+from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hive_subagent_daemon.children import Children
     from hive_subagent_daemon.sink_values import CommandSink
+
+_log = logging.getLogger(__name__)
 
 RUN_SECONDS: Final = 60.0
 REAP_SECONDS: Final = 2.0
@@ -45,15 +51,25 @@ class Program:
 class CommandCarrier:
     """Runs one program for each attempt."""
 
-    def __init__(self, sink: CommandSink, children: Children, environ: Mapping[str, str]) -> None:
-        """Run it as a child beside the turns; `environ` is the daemon's own environment."""
+    def __init__(
+        self, sink: CommandSink, children: Children, *, environ: Mapping[str, str], state_dir: Path
+    ) -> None:
+        """Run it as a child beside the turns; `environ` is the daemon's own environment.
+
+        By its state directory a daemon knows the programs again that an earlier one left.
+        """
         self._argv = sink.argv
         self._children = children
         self._environment = claude_command.inherited_environment(environ)
+        self._mark = hashlib.sha256(f"{state_dir}\0{sink.id}".encode()).hexdigest()[:16]
+        self._is_first = True
 
     async def carry(self, loose_end_id: str, body: bytes) -> Answer:
         """Try once, and return what the program made of it; within RUN_SECONDS and the time to kill it."""
-        mark = secrets.token_hex(8)
+        if self._is_first:
+            await self._end_earlier()
+            self._is_first = False
+        mark = f"{self._mark}-{secrets.token_hex(8)}"
         environment = self._environment | {KEY_VARIABLE: loose_end_id, DELIVERY_VARIABLE: mark}
         try:
             running = await self._children.spawn(
@@ -71,6 +87,12 @@ class CommandCarrier:
             with anyio.CancelScope(shield=True):
                 await self._end(root)
         return answer
+
+    async def _end_earlier(self) -> None:
+        """Kill what a crashed daemon left of this sink's program: nobody else ends it, and we begin anew."""
+        for mark in await in_thread(deliveries, self._mark):
+            _log.warning("a program of sink %s that an earlier daemon left is killed", self._argv[0])
+            await self._end(TurnRoot(mark, None, None, 0, variable=DELIVERY_VARIABLE))
 
     async def _end(self, root: TurnRoot) -> None:
         """Leave nothing of a program, and reap it if it has not ended by itself."""

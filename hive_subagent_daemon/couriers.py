@@ -18,6 +18,7 @@ import anyio
 
 from hive_subagent_daemon import clock, views
 from hive_subagent_daemon.deliveries import ASIDE_SECONDS, Answer, Queue, Reply, Step, failed, pause_seconds
+from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -113,7 +114,7 @@ class Courier:
 
     async def _deliver(self, loose_end_id: str) -> None:
         try:
-            loose_end = await anyio.to_thread.run_sync(self._inbox.read, loose_end_id)
+            loose_end = await in_thread(self._inbox.read, loose_end_id)
         except OSError as error:
             answer = failed(f"the loose end cannot be read: {error.strerror or error}")
             self._put_off(loose_end_id, answer)
@@ -140,7 +141,7 @@ class Courier:
         tries = 0
         while True:
             try:
-                await anyio.to_thread.run_sync(note)
+                await in_thread(note)
             except OSError as error:
                 tries += 1
                 self._say_trouble(

@@ -22,6 +22,7 @@ from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.regular_files import read_regular
 from hive_subagent_daemon.resolver import addresses_of
 from hive_subagent_daemon.sink_values import HttpAddress, HttpSink, SocketAddress
+from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +69,7 @@ class HttpCarrier:
     async def carry(self, loose_end_id: str, body: bytes) -> Answer:
         """Try once, and return what the sink answered; within CONNECT_SECONDS and ANSWER_SECONDS."""
         try:
-            more = await anyio.to_thread.run_sync(headers_in, self._sink.header_file)
+            more = await in_thread(headers_in, self._sink.header_file)
         except HeaderFileError as error:
             return failed(str(error))
         try:
@@ -99,7 +100,7 @@ class HttpCarrier:
         if isinstance(address, SocketAddress):
             return await anyio.connect_unix(address.socket)
         if address.tls and self._tls is None:
-            self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
+            self._tls = await in_thread(ssl.create_default_context)
         return await _connect_tcp(address, self._tls)
 
     async def _post(self, stream: ByteStream, head: h11.Request, body: bytes) -> Answer:

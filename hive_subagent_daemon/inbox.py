@@ -126,8 +126,8 @@ class Inbox:
         for loose_end_id in old:
             with self._changing:
                 self._records.remove_loose_end(loose_end_id)
-                entry = self._entries.pop(loose_end_id)
-            if entry.undelivered:
+                entry = self._entries.pop(loose_end_id, None)
+            if entry is not None and entry.undelivered:
                 _log.warning("loose end %s was removed, closed long ago and never delivered", loose_end_id)
         return len(old)
 

@@ -46,9 +46,17 @@ class TurnRoot:
         return self.session_id is not None and f"CLAUDE_CODE_SESSION_ID={self.session_id}".encode() in entries
 
 
-def delivers(pid: int) -> bool:
-    """Tell whether a process is marked as one of a sink's program."""
-    return any(entry.startswith(f"{DELIVERY_VARIABLE}=".encode()) for entry in procfs.environment(pid))
+def delivery_of(pid: int) -> str | None:
+    """Return the mark of a process of a sink's program, None for every other one."""
+    start = f"{DELIVERY_VARIABLE}=".encode()
+    found = (entry.removeprefix(start) for entry in procfs.environment(pid) if entry.startswith(start))
+    return next((mark.decode("latin-1") for mark in found), None)
+
+
+def deliveries(sink: str) -> set[str]:
+    """Return the marks of all living programs of one sink. Blocks for some milliseconds."""
+    marks = {delivery_of(found.pid) for found in living()}
+    return {mark for mark in marks if mark is not None and mark.startswith(f"{sink}-")}
 
 
 def living() -> list[procfs.Process]:

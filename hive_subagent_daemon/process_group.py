@@ -22,7 +22,7 @@ from hive_subagent_daemon import procfs
 from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
 from hive_subagent_daemon.launcher import Child, Leftovers, Placed
-from hive_subagent_daemon.membership import TurnRoot, delivers, living, members, with_descendants
+from hive_subagent_daemon.membership import TurnRoot, delivery_of, living, members, with_descendants
 from hive_subagent_daemon.scope_child import ScopeChild
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.unit_names import units_of_scope
@@ -240,7 +240,7 @@ class GroupChild:
 
 
 def _is_orphan(found: procfs.Process, not_ours: frozenset[int]) -> bool:
-    return found.parent == os.getpid() and found.pid not in not_ours and not delivers(found.pid)
+    return found.parent == os.getpid() and found.pid not in not_ours and delivery_of(found.pid) is None
 
 
 def _named(found: list[procfs.Process]) -> dict[int, str]:

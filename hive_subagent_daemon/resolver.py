@@ -6,6 +6,7 @@ threads let a process end before that. Ours is a daemon thread.
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from contextlib import suppress
@@ -38,7 +39,10 @@ async def addresses_of(host: str, *, lookup: Callable[[str], Lookup] | None = No
         with suppress(anyio.RunFinishedError):  # nobody waits any more
             from_thread.run_sync(there.set, token=token)
 
-    threading.Thread(target=_ask, name=f"resolving {host}", daemon=True).start()
+    try:
+        threading.Thread(target=_ask, name=f"resolving {host}", daemon=True).start()
+    except RuntimeError as error:  # a limit on processes
+        raise OSError(errno.EAGAIN, "no thread for the resolver") from error
     await there.wait()
     addresses, error = found[0]
     if error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import anyio
@@ -42,11 +43,14 @@ class Delivery:
         """Write what it finds out there."""
         self.folder = folder
         self.children = children
+        self.name = "sink"
 
     async def __call__(self, *argv: str, body: bytes = b"{}") -> Answer:
         """Run a program to its end."""
         environ = {"PATH": PATH, "NOTIFY_SOCKET": "/x", "CLAUDECODE": "1", "CLAUDE_CODE_X": "1", "OWN": "yes"}
-        carrier = CommandCarrier(CommandSink(argv), self.children, environ)
+        carrier = CommandCarrier(
+            CommandSink(argv, self.name), self.children, environ=environ, state_dir=self.folder
+        )
         with anyio.fail_after(LIMIT_SECONDS):
             return await carrier.carry(KEY, body)
 
@@ -77,7 +81,7 @@ async def test_the_environment_has_the_key_and_nothing_of_systemds_or_claudes(de
     found = dict(line.split("=", 1) for line in lines)
     found = {name: value for name, value in found.items() if name not in {"PWD", "SHLVL", "_", "OLDPWD"}}
     mark = found.pop("HIVE_SUBAGENT_DELIVERY")
-    assert len(mark) == 16
+    assert re.fullmatch("[0-9a-f]{16}-[0-9a-f]{16}", mark)
     assert found == {"PATH": PATH, "OWN": "yes", "HIVE_SUBAGENT_LOOSE_END": KEY}
 
 
@@ -140,6 +144,18 @@ async def test_a_cancelled_attempt_leaves_no_process(delivery: Delivery) -> None
         tasks.cancel_scope.cancel()
     assert not any(is_alive(pid) for pid in pids)
     assert delivery.children.beside == frozenset()
+
+
+async def test_what_a_crashed_daemon_left_of_the_same_sink_is_killed_first(delivery: Delivery) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(delivery.script, f"setsid {SLEEPER} & {SLEEPER}")
+        pids = await pids_in(delivery.folder, count=2)
+        delivery.name = "another"
+        assert await delivery("true") == TAKEN
+        assert all(is_alive(pid) for pid in pids)
+        delivery.name = "sink"
+        assert await delivery("true") == TAKEN
+        assert not any(is_alive(pid) for pid in pids)
 
 
 async def test_attempts_leave_no_descriptor_and_no_zombie(delivery: Delivery) -> None:

@@ -33,6 +33,16 @@ async def test_a_name_without_an_address_is_an_error(host: str) -> None:
         await addresses_of(host)
 
 
+async def test_where_there_is_no_thread_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(BlockingIOError, match="no thread"):
+        await addresses_of("localhost")
+
+
 async def test_waiting_for_a_resolver_can_be_given_up() -> None:
     go_on = threading.Event()
 
