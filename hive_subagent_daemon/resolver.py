@@ -44,9 +44,9 @@ async def addresses_of(host: str, *, lookup: Callable[[str], Lookup] | None = No
     except RuntimeError as error:  # a limit on processes
         raise OSError(errno.EAGAIN, "no thread for the resolver") from error
     await there.wait()
-    addresses, error = found[0]
-    if error is not None:
-        raise error
+    addresses, failure = found[0]
+    if failure is not None:
+        raise failure
     return addresses
 
 
