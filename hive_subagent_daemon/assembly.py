@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from hive_subagent_daemon.command_sink import CommandCarrier
+from hive_subagent_daemon.couriers import Courier, Couriers
+from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
+from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.children import Children
     from hive_subagent_daemon.config_values import Config
     from hive_subagent_daemon.launcher import Launcher
+
+_log = logging.getLogger(__name__)
 
 _BALLAST_BASE_BYTES: Final = 1024 * 1024
 _BALLAST_BYTES_A_TURN: Final = 384 * 1024  # a loose end, what is remembered, and the records around them
@@ -40,6 +48,7 @@ class Parts:
     subagents: Subagents
     recovery: Recovery
     children: Children
+    couriers: Couriers
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -61,15 +70,22 @@ def assemble(
 ) -> Parts:
     """Read the state directory and put the parts together. Blocks."""
     records = Records(storage)
-    inbox = Inbox(records, records.loose_ends())
+    sinks = config.loose_ends.sinks
+    inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
+    _forget_other_sinks(inbox)
+    carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
+    couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
+    inbox.on_show = couriers.add
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
     spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
     registry = Registry(config.limits, records=records, inbox=inbox, known=known)
-    subagents = Subagents(registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher)
+    subagents = Subagents(
+        registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher, couriers=couriers
+    )
     recovery = Recovery(
         storage=storage,
         records=records,
@@ -78,7 +94,32 @@ def assemble(
         known=known,
         looked_in=spawner.looked_in,
     )
-    return Parts(records, storage, inbox, launcher, spawner, registry, subagents, recovery, children)
+    return Parts(
+        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+    )
+
+
+def _carrier(
+    sink: Sink, *, children: Children, environ: Mapping[str, str], state_dir: Path
+) -> HttpCarrier | CommandCarrier:
+    if isinstance(sink, HttpSink):
+        return HttpCarrier(sink)
+    return CommandCarrier(sink, children, environ=environ, state_dir=state_dir)
+
+
+def _forget_other_sinks(inbox: Inbox) -> None:
+    """Let nothing wait for a sink that is no longer configured."""
+    try:
+        forgotten = inbox.forget_other_sinks()
+    except OSError as error:
+        _log.warning("removed sinks are forgotten at the next start: %s", error)
+        return
+    if forgotten:
+        _log.warning(
+            "loose ends of which the inbox alone knows now: %d not delivered to sinks that are no longer "
+            "configured",
+            forgotten,
+        )
 
 
 def _restore_damaged(records: Records, inbox: Inbox, known: Mapping[str, SubagentRecord]) -> None:

@@ -56,14 +56,20 @@ class Children:
     def __init__(self) -> None:
         """Start with no child."""
         self._pidfds: dict[int, int] = {}
+        self._beside: set[int] = set()
         self._spawning = 0
 
-    async def spawn(self, spawn: Callable[[], SpawnedT]) -> SpawnedT:
-        """Run a blocking function that creates one child, in a worker thread, and take charge of it."""
+    async def spawn(self, spawn: Callable[[], SpawnedT], *, beside: bool = False) -> SpawnedT:
+        """Run a blocking function that creates one child, in a worker thread, and take charge of it.
+
+        One `beside` the turns is no turn's, and none of their processes can be a child of it.
+        """
         self._spawning += 1
         try:
             spawned = await in_thread(spawn)
             self._pidfds[spawned.pid] = spawned.pidfd
+            if beside:
+                self._beside.add(spawned.pid)
             return spawned
         finally:
             self._spawning -= 1
@@ -84,8 +90,13 @@ class Children:
             self.reap_orphans()
 
     def none_but(self, pid: int | None) -> bool:
-        """Tell whether this is the only child and none is being spawned."""
-        return not self._spawning and not self._pidfds.keys() - {pid}
+        """Tell whether this is the only child, those beside the turns left out, and none is being spawned."""
+        return not self._spawning and not self._pidfds.keys() - self._beside - {pid}
+
+    @property
+    def beside(self) -> frozenset[int]:
+        """The pids of the living children that are no turn's."""
+        return frozenset(self._beside)
 
     async def wait(self, pid: int) -> Exit:
         """Return how a child of ours ended, once it has; the pid is then free for another process.
@@ -97,6 +108,7 @@ class Children:
             os.close(self._pidfds.pop(pid))
             return _reap(pid)
         finally:
+            self._beside.discard(pid)
             self.reap_orphans()
 
     def reap_orphans(self) -> None:

@@ -23,6 +23,7 @@ from hive_subagent_daemon.config_values import (
     Flags,
     Limits,
     ListenAddress,
+    LooseEnds,
     McpServer,
     OnRestart,
     OomPolicy,
@@ -43,6 +44,7 @@ __all__ = [
     "Flags",
     "Limits",
     "ListenAddress",
+    "LooseEnds",
     "McpServer",
     "OnRestart",
     "Retention",
@@ -167,6 +169,7 @@ def _config(values: Mapping[str, Any]) -> Config:
             max_prompt_bytes=values["limits.max_prompt_bytes"],
         ),
         mcp_servers=values["mcp_servers"],
+        loose_ends=LooseEnds(values["loose_ends.sinks"]),
     )
 
 

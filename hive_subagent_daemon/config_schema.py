@@ -22,6 +22,7 @@ from hive_subagent_daemon.config_kinds import (
 )
 from hive_subagent_daemon.config_listen import listen_addresses
 from hive_subagent_daemon.config_mcp import mcp_servers
+from hive_subagent_daemon.config_sinks import sinks
 from hive_subagent_daemon.config_tables import environment
 from hive_subagent_daemon.config_values import Limits, OnRestart, OomPolicy, Retention, ScopeChoice
 
@@ -192,6 +193,12 @@ KEYS: tuple[Key, ...] = (
         _LIMITS.max_prompt_bytes,
     ),
     Key(
+        "loose_ends.sinks",
+        "Where loose ends are sent beside the inbox: URLs and programs.",
+        sinks(),
+        [],
+    ),
+    Key(
         "mcp_servers",
         "MCP servers as in `.mcp.json`; turns get those with `available_to_subagents = true`.",
         mcp_servers(),
@@ -207,5 +214,4 @@ LATER_KEYS: tuple[LaterKey, ...] = (
     LaterKey("limits.max_depth", "How deep subagents may start subagents."),
     LaterKey("auth.token_file", "File with the bearer token for peers with another uid."),
     LaterKey("auth.allow_uids", "Other uids that may call."),
-    LaterKey("loose_ends.sinks", "Where loose ends are sent beside the inbox."),
 )

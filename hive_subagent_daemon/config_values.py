@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from hive_subagent_daemon.sink_values import Sink
+
 
 class OnRestart(StrEnum):
     """What becomes of running turns when the daemon stops."""
@@ -114,6 +116,13 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class LooseEnds:
+    """Where loose ends are sent beside the inbox."""
+
+    sinks: tuple[Sink, ...] = ()
+
+
+@dataclass(frozen=True)
 class McpServer:
     """An entry of `[mcp_servers]`, ready for claude's `.mcp.json` with `type` filled in."""
 
@@ -141,6 +150,7 @@ class Config:
     scopes: Scopes
     limits: Limits
     mcp_servers: tuple[McpServer, ...]
+    loose_ends: LooseEnds = LooseEnds()
 
 
 @dataclass(frozen=True)

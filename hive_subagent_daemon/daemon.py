@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LAST_DELIVERIES_SECONDS: Final = 2.0  # the rest is delivered after the next start
 MOST_PROMPT_BYTES: Final = 10_000_000  # claude takes no more; the configured limit is checked at the spawn
 
 
@@ -114,7 +115,7 @@ async def _serve(
     rule = AccessRule(os.geteuid(), partial(_turn_of_peer, parts), listeners.names)
 
     def tell_systemd() -> None:
-        trouble = next(iter(parts.spawner.trouble()), None)
+        trouble = next(iter([*parts.spawner.trouble(), *parts.couriers.trouble()]), None)
         counts = {"running": len(parts.registry.running), "loose_ends": parts.inbox.open_count}
         notifier.status(status_line(**counts, trouble=trouble))
 
@@ -122,6 +123,7 @@ async def _serve(
         for url in listeners.urls:
             _log.info("listening on %s", url)
         parts.registry.on_change = tell_systemd
+        parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
 
@@ -139,6 +141,7 @@ async def _serve(
             close_streams=endpoint.close_streams,
         )
         await parts.registry.stop()
+        await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
 
 
 async def _turn_of_peer(parts: Parts, peer: Peer) -> str | None:

@@ -41,7 +41,7 @@ _SHELL: Final = "/bin/sh"
 _SHELL_POSITION: Final = re.compile(r"^\s*(?:line )?\d+: (?:exec: )?|^\s+")  # `4: exec: claude: not found`
 _GATE_COMMAND_LINE: Final = "\0".join((_SHELL, "-c", _SCRIPT, MARKER, "")).encode()
 # SIGKILL and SIGSTOP cannot be set; the two below SIGRTMIN are the C library's own.
-_RESETTABLE: Final = [s for s in signal.valid_signals() if s not in (signal.SIGKILL, signal.SIGSTOP)]
+RESETTABLE: Final = [s for s in signal.valid_signals() if s not in (signal.SIGKILL, signal.SIGSTOP)]
 
 
 class SpawnError(SubagentError):
@@ -157,7 +157,7 @@ def spawn_gated(spec: ChildSpec) -> Gated:
     return Gated(pid, pidfd, found.start if found else 0, spec.stderr, write_end)
 
 
-def _inherited() -> list[int]:
+def inherited_descriptors() -> list[int]:
     """Return the descriptors that we were started with and would pass on; our own are all close-on-exec."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
@@ -181,12 +181,12 @@ def _spawn_shell(spec: ChildSpec, gate: int) -> int:
         argv,
         dict(spec.environment),
         file_actions=[
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inherited()),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited_descriptors()),
             (os.POSIX_SPAWN_DUP2, gate, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.fspath(spec.stdout), append, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, os.fspath(spec.stderr), append, 0o600),
         ],
         setsid=True,
         setsigmask=[],
-        setsigdef=_RESETTABLE,
+        setsigdef=RESETTABLE,
     )

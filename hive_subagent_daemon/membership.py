@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon import procfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+DELIVERY_VARIABLE: Final = "HIVE_SUBAGENT_DELIVERY"  # marks the processes of a sink's program
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,8 @@ class TurnRoot:
     """By what the processes of a turn are recognised.
 
     `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's; `scope`
-    is the systemd scope that it was to get, `cgroup` that of its slice, once it has one.
+    is the systemd scope that it was to get, `cgroup` that of its slice, once it has one; `variable` is the
+    mark, whose value is the turn's id.
     """
 
     turn: str
@@ -26,6 +29,7 @@ class TurnRoot:
     start: int
     scope: str | None = None
     cgroup: str | None = None
+    variable: str = "HIVE_SUBAGENT_TURN"
 
     def owns(self, found: procfs.Process) -> bool:
         """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""
@@ -37,9 +41,22 @@ class TurnRoot:
 
     def _marks(self, pid: int) -> bool:
         entries = procfs.environment(pid)
-        if f"HIVE_SUBAGENT_TURN={self.turn}".encode() in entries:
+        if f"{self.variable}={self.turn}".encode() in entries:
             return True
         return self.session_id is not None and f"CLAUDE_CODE_SESSION_ID={self.session_id}".encode() in entries
+
+
+def delivery_of(pid: int) -> str | None:
+    """Return the mark of a process of a sink's program, None for every other one."""
+    start = f"{DELIVERY_VARIABLE}=".encode()
+    found = (entry.removeprefix(start) for entry in procfs.environment(pid) if entry.startswith(start))
+    return next((mark.decode("latin-1") for mark in found), None)
+
+
+def deliveries(sink: str) -> set[str]:
+    """Return the marks of all living programs of one sink. Blocks for some milliseconds."""
+    marks = {delivery_of(found.pid) for found in living()}
+    return {mark for mark in marks if mark is not None and mark.startswith(f"{sink}-")}
 
 
 def living() -> list[procfs.Process]:

@@ -22,7 +22,7 @@ from hive_subagent_daemon import procfs
 from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
 from hive_subagent_daemon.launcher import Child, Leftovers, Placed
-from hive_subagent_daemon.membership import TurnRoot, living, members, with_descendants
+from hive_subagent_daemon.membership import TurnRoot, delivery_of, living, members, with_descendants
 from hive_subagent_daemon.scope_child import ScopeChild
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.unit_names import units_of_scope
@@ -236,16 +236,19 @@ class GroupChild:
 
     def _living(self) -> tuple[list[procfs.Process], list[procfs.Process]]:
         """Return the members, and the orphans that only this turn or an earlier one can have left."""
+        beside = self._children.beside  # asked for before and after: one may end or begin meanwhile
         among = living()
         found = members(self._root, among)
         if self._foreign or not self._children.none_but(self.pid):
             return found, []
         known = {member.pid for member in found}
-        orphans = with_descendants([p for p in among if self._is_orphan(p)], among)
+        not_ours = self._not_ours | beside | self._children.beside
+        orphans = with_descendants([p for p in among if _is_orphan(p, not_ours)], among)
         return found, [orphan for orphan in orphans if orphan.pid not in known]
 
-    def _is_orphan(self, found: procfs.Process) -> bool:
-        return found.parent == os.getpid() and found.pid not in self._not_ours
+
+def _is_orphan(found: procfs.Process, not_ours: frozenset[int]) -> bool:
+    return found.parent == os.getpid() and found.pid not in not_ours and delivery_of(found.pid) is None
 
 
 def _named(found: list[procfs.Process]) -> dict[int, str]:

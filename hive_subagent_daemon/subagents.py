@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import claude_command, clock, views
+from hive_subagent_daemon.couriers import Couriers
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.threads import in_thread
@@ -39,13 +40,15 @@ class Subagents:
         records: Records,
         inbox: Inbox,
         launcher: Launcher,
+        couriers: Couriers | None = None,
     ) -> None:
-        """Work on one registry."""
+        """Work on one registry; without `couriers` there are no sinks."""
         self._registry = registry
         self._spawner = spawner
         self._records = records
         self._inbox = inbox
         self._launcher = launcher
+        self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
 
     def set_limits(self, limits: Limits) -> None:
@@ -146,7 +149,7 @@ class Subagents:
             "more": more,
             "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
-            "undelivered": 0,
+            "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
         }
 
@@ -202,7 +205,12 @@ class Subagents:
             f"{name} has been silent for {clock.lasting(age)}: it may be stuck."
             for name, age in silent.items()
         ]
-        now = [*stalled, *self._registry.strayed.values(), *self._spawner.trouble()]
+        now = [
+            *stalled,
+            *self._registry.strayed.values(),
+            *self._spawner.trouble(),
+            *self._couriers.warnings(),
+        ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
         return views.bounded([*now, *lasting])
 

@@ -39,6 +39,7 @@ async def upkeep(
         await tasks.start(take, name="signals")
         await tasks.start(parts.registry.run, name="turns")
         tasks.start_soon(parts.launcher.run, name="launcher")
+        tasks.start_soon(parts.couriers.run, name="sinks")
         tasks.start_soon(notifier.ping, name="watchdog")
         tasks.start_soon(_keep_house, config, parts, name="housekeeping")
         tasks.start_soon(_know_sessions, config, parts, name="claude's sessions")

@@ -136,13 +136,27 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Undelivered:
+    """A sink, by its id, that has not taken a loose end yet; one refused too often there stepped aside."""
+
+    sink: str
+    stepped_aside: bool = False
+
+
+@dataclass(frozen=True)
 class LooseEnd:
-    """The notice that a turn has ended, kept until the parent closes it."""
+    """The notice that a turn has ended, kept until the parent closes it.
+
+    `undelivered` is stored together with it, so that no crash can lose a delivery; `number` is its place in
+    the order of storing, 0 where there are no sinks.
+    """
 
     id: str
     title: str
     outcome: Outcome
     closed_at: str | None = None
+    number: int = 0
+    undelivered: tuple[Undelivered, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,6 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(tmp_path: Path, tom
         ("limits.max_depth = 1", "limits.max_depth"),
         ('auth.token_file = "/t"', "auth.token_file"),
         ("auth.allow_uids = [1]", "auth.allow_uids"),
-        ('[[loose_ends.sinks]]\ntype = "http"', "loose_ends.sinks"),
     ],
 )
 def test_a_key_of_a_later_version_is_told_from_an_unknown_one(tmp_path: Path, toml: str, key: str) -> None:

@@ -17,6 +17,7 @@ from hive_subagent_daemon.config import (
     FileValue,
     Flags,
     Limits,
+    LooseEnds,
     McpServer,
     OnRestart,
     Retention,
@@ -26,7 +27,9 @@ from hive_subagent_daemon.config import (
     UnixAddress,
     effective,
 )
+from hive_subagent_daemon.config_checks import Places
 from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_sinks import sinks as sinks_kind
 from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent
 from hive_subagent_daemon.errors import ConfigError
 from tests.unit.config_loading import load
@@ -42,7 +45,8 @@ NAMES = st.text("abc_-XYZ09", min_size=1, max_size=8)
 VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True)
 KNOWN_KEYS = sorted({name for row in (*KEYS, *LATER_KEYS) for name in row.place})
 ENTRY_KEYS = ["url", "command", "type", "args", "env", "headers", "timeout", "file", "available_to_subagents"]
-KEY_NAMES = st.sampled_from([*KNOWN_KEYS, *ENTRY_KEYS, "subagent"]) | TEXT
+SINK_KEYS = ["argv", "header_file", "name"]
+KEY_NAMES = st.sampled_from([*KNOWN_KEYS, *ENTRY_KEYS, *SINK_KEYS, "subagent"]) | TEXT
 SCALARS = st.one_of(
     st.booleans(),
     st.integers(),
@@ -131,6 +135,25 @@ def scopes() -> st.SearchStrategy[Scopes]:
     )
 
 
+def loose_ends() -> st.SearchStrategy[LooseEnds]:
+    """Give sinks as they are read from tables, none twice."""
+    urls = st.sampled_from(
+        ["http://h", "https://h:1/a?b=c", "http://[::1]:9/", "unix:/s:/p", "http+unix://%2Fs"]
+    )
+    names = {"name": st.text("aZ0", min_size=1, max_size=5)}
+    posts = st.fixed_dictionaries(
+        {"type": st.just("http"), "url": urls}, optional=names | {"header_file": PATHS.map(str)}
+    )
+    programs = WORDS.filter(lambda text: not text.startswith("~"))
+    commands = st.fixed_dictionaries(
+        {"type": st.just("command"), "argv": st.tuples(programs, NO_NUL).map(list)}, optional=names
+    )
+    tables = st.lists(posts | commands, max_size=3, unique_by=lambda table: str(table.get("name") or table))
+    return tables.filter(lambda every: len({str(one.get("url")) for one in every}) == len(every)).map(
+        lambda every: LooseEnds(sinks_kind().read(every, Places(Path("/"), Path("/"))))
+    )
+
+
 CONFIGS = st.builds(
     Config,
     agent=st.text("aé -x.", min_size=1, max_size=63).filter(lambda name: name.strip() not in {"", ".", ".."}),
@@ -147,6 +170,7 @@ CONFIGS = st.builds(
     scopes=scopes(),
     limits=st.builds(Limits, st.integers(1, 2**63 - 1), SECONDS, SECONDS, st.integers(1, 10_000_000)),
     mcp_servers=servers(),
+    loose_ends=loose_ends(),
 )
 
 
@@ -157,6 +181,7 @@ def test_the_effective_configuration_loads_as_the_same_one(folder: Path, config:
 
 @given(tables=st.dictionaries(KEY_NAMES, JUNK, max_size=6))
 @example(tables={"limits": {"max_running": 2**200}})
+@example(tables={"loose_ends": {"sinks": [{"type": "http", "url": "http://[::"}, {"type": "command"}, 3]}})
 @example(tables={"mcp_servers": {"a": {"url": "http://h", "x": [[[[]]]]}}})
 def test_any_tables_load_or_are_a_configuration_error(folder: Path, tables: dict[str, Any]) -> None:
     toml = tomli_w.dumps(tables)
