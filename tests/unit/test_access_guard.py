@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from hive_subagent_daemon import access
-from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, AccessGuard, AccessRule, Connection
+from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, AccessRule, Connection
+from hive_subagent_daemon.guard import AccessGuard
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer, UnknownPeer
 
 if TYPE_CHECKING:
