@@ -159,8 +159,8 @@ async def test_a_client_that_leaves_does_not_hold_up_the_next_with_its_id() -> N
 
 async def test_only_ids_of_one_session_can_meet() -> None:
     sessions = McpSessions()
-    for name in ("a", "b"):
-        sessions.opened(name)
+    for opened in ("a", "b"):
+        sessions.opened(opened)
     bodies = [
         rpc("ping", {}, 1),
         rpc("ping", {}, 2),
