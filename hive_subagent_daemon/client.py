@@ -28,7 +28,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """Every tool answers within five seconds; the rest is for a machine under load."""
 
-REFUSING_STATUSES = (401, 403, 413, 421, 429, 503)
+REFUSING_STATUSES = (401, 403, 408, 413, 421, 429, 431, 503)
 """What the guard in front of the tools answers, with a sentence as the body."""
 SHOWN_CHARACTERS = 500
 EXAMPLE_URL = "http://127.0.0.1:7310/mcp"

@@ -62,6 +62,15 @@ class Scopes:
     oom_policy: OomPolicy = OomPolicy.CONTINUE
 
 
+def is_address(host: str) -> bool:
+    """Tell an address from a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class TcpAddress:
     """An address to listen on, or a name of one; port 0 lets the kernel choose."""
@@ -77,10 +86,7 @@ class TcpAddress:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it; a name other than localhost may lead anywhere."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return ip_address(self.host).is_loopback if is_address(self.host) else self.host == "localhost"
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,24 @@ async def test_another_user_that_sends_a_call_and_closes_at_once_never_reaches_t
 
 
 @needs_root
+async def test_another_user_that_closes_its_half_never_reaches_the_application() -> None:
+    echo = Echo()
+
+    def send_and_half_close() -> bytes:
+        with socket.create_connection(address, 5) as client:
+            client.sendall(CALL)
+            client.shutdown(socket.SHUT_WR)
+            return client.recv(65536)[:13]
+
+    async with serving(echo) as edge:
+        address = edge.address
+        for _ in range(20):
+            with as_user(send_and_half_close) as other:
+                assert await other.async_result() in {b"", b"HTTP/1.1 403 "}
+    assert echo.reached == []
+
+
+@needs_root
 async def test_another_user_cannot_hide_behind_a_later_connection_of_ours() -> None:
     """It sends a call, resets, and our own client then connects from the very same port."""
     echo = Echo()
