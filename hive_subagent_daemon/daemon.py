@@ -121,10 +121,8 @@ async def _serve(
     server = build_server(
         parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
     )
-    hosts = listeners.names | names_in(config.listen)
-    endpoint = McpEndpoint(server, hosts=hosts, listen=listen)
-    allow_uids = frozenset(config.auth.allow_uids)
-    rule = AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token)
+    rule = _rule(config, parts, listeners, token=token)
+    endpoint = McpEndpoint(server, hosts=rule.hosts, listen=listen)
 
     def tell_systemd() -> None:
         trouble = next(iter(parts.spawner.trouble()), None)
@@ -137,10 +135,7 @@ async def _serve(
         tell_systemd()
         notifier.ready()
 
-    with _needing_the_disk(config.state_dir):
-        settled = await parts.recovery.settle()
-    if settled:
-        _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
+    await _settle(config, parts)
     read_again = partial(_read_again, token, reload)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
         await serve(
@@ -152,6 +147,20 @@ async def _serve(
             close_streams=endpoint.close_streams,
         )
         await parts.registry.stop()
+
+
+async def _settle(config: Config, parts: Parts) -> None:
+    with _needing_the_disk(config.state_dir):
+        settled = await parts.recovery.settle()
+    if settled:
+        _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
+
+
+def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerToken) -> AccessRule:
+    """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
+    hosts = listeners.names | names_in(config.listen)
+    allow_uids = frozenset(config.auth.allow_uids)
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token)
 
 
 def _read_again(token: BearerToken, reload: Callable[[], Config]) -> Config:

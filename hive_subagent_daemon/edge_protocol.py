@@ -32,8 +32,10 @@ UNREAD_SECONDS: Final = 60.0
 # A peer that nothing can let in may read /healthz; one that may bring a token has to show it by then.
 STRANGER_SECONDS: Final = 5.0
 UNPROVEN_SECONDS: Final = 30.0
-# Parsing costs time of everybody's event loop: a header that could let a stranger in is not longer.
+# Parsing costs time of everybody's event loop: a header that could let a stranger in is not longer than this,
+# and it is taken in pieces, so that little of a body is parsed before the header has been judged.
 STRANGER_BYTES: Final = 16 * 1024
+PIECE_BYTES: Final = 1024
 _FULL: Final = "Refused: all connections of this daemon are in use; close some, or call again later.\n"
 CLOSE_HEADER: Final = (b"connection", b"close")
 
@@ -91,14 +93,9 @@ class EdgeProtocol(H11Protocol):
         if self._dropping:
             return
         if self.door.is_stranger(self):
-            taken, kept = data[: self._room], data[self._room :]
-            self._room -= len(taken)
-            if kept:
-                self._hold(kept)
-            if not taken:
-                return
-            data = taken
-        super().data_received(data)
+            self._taste(data)
+        else:
+            super().data_received(data)
         self._await(self._owed(partly=True))
 
     @override
@@ -177,6 +174,18 @@ class EdgeProtocol(H11Protocol):
             self._refused = True
             if self._held:
                 self._drop()
+
+    def _taste(self, data: bytes) -> None:
+        """Take the header of a stranger's request and one piece more, and hold what follows."""
+        while data and self._room > 0 and not self.transport.is_closing():
+            size = min(PIECE_BYTES, self._room)
+            super().data_received(data[:size])
+            data = data[size:]
+            self._room -= size
+            if self.conn.their_state is not h11.IDLE:
+                self._room = min(self._room, PIECE_BYTES)
+        if data:
+            self._hold(data)
 
     def _hold(self, content: bytes) -> None:
         """Keep what is more than a stranger may say, until the guard has judged the beginning."""

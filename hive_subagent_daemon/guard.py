@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from hive_subagent_daemon.access import (
     CONNECTION_KEY,
     HEALTH_PATH,
@@ -28,7 +30,32 @@ logger = logging.getLogger(__name__)
 
 # Where clients look for OAuth metadata. We have none, and any answer but a bare 404 would lead them on.
 WELL_KNOWN: Final = "/.well-known/"
+MOST_LOGGED: Final = 30
+LOG_PERIOD_SECONDS: Final = 60.0
 _NOTHING: Final = Refusal(404, "Not found.")
+
+
+class RefusalLog:
+    """Logs refusals one by one, as long as they are few: others must not fill the journal."""
+
+    def __init__(self) -> None:
+        """None has been logged yet."""
+        self._count = 0
+        self._period_ends = 0.0
+
+    def add(self, scope: Scope, connection: Connection, refusal: Refusal) -> None:
+        """Log a refusal, or count it."""
+        now = anyio.current_time()
+        if now >= self._period_ends:
+            if self._count > MOST_LOGGED:
+                logger.info("refused %d more requests", self._count - MOST_LOGGED)
+            self._count, self._period_ends = 0, now + LOG_PERIOD_SECONDS
+        self._count += 1
+        if self._count <= MOST_LOGGED:
+            what = (scope["method"], scope["path"], refusal.status, connection.peer)
+            logger.info("refused %s %a: %d, %s: %s", *what, refusal.sentence)
+        elif self._count == MOST_LOGGED + 1:
+            logger.warning("many requests are refused; those of the next minute are only counted")
 
 
 class AccessGuard:
@@ -36,8 +63,9 @@ class AccessGuard:
 
     def __init__(self, app: ASGIApp, rule: AccessRule) -> None:
         """Guard `app` by `rule`."""
-        self._app = app
-        self._rule = rule
+        self._app: Final = app
+        self._rule: Final = rule
+        self._log: Final = RefusalLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with a refusal, or pass the request on."""
@@ -51,8 +79,7 @@ class AccessGuard:
             await self._app(_with_plain_host(scope, connection, self._rule.hosts), receive, send)
             return
         connection.refused()
-        what = (scope["method"], scope["path"], refusal.status, connection.peer)
-        logger.info("refused %s %a: %d, %s: %s", *what, refusal.sentence)
+        self._log.add(scope, connection, refusal)
         await send_refusal(refusal, receive, send)
 
     async def _refusal(self, scope: Scope, connection: Connection) -> Refusal | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -157,6 +158,7 @@ def _configuration(app: ASGIApp, door: Door) -> uvicorn.Config:
         lifespan="off",
         log_config=None,
         access_log=False,
+        log_level=logging.ERROR,  # what strangers send that is no HTTP would fill the journal
         proxy_headers=False,
         server_header=False,
         date_header=False,

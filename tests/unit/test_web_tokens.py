@@ -188,4 +188,4 @@ async def test_a_stranger_cannot_keep_the_daemon_busy_with_parsing(token: Bearer
             with anyio.fail_after(5):
                 await anyio.wait_readable(client.sock)
         assert client.sock.recv(65536).startswith(b"HTTP/1.1 401 ")
-    assert sum(parsed) <= edge_protocol.STRANGER_BYTES
+    assert sum(parsed) <= 2 * edge_protocol.PIECE_BYTES
