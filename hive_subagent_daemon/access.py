@@ -1,33 +1,35 @@
-"""Who may call: the rule (pure functions) and the guard that stands before the whole HTTP application.
+"""Who may call: the rule, in pure functions, and the sentence of a refusal.
 
 A call of `start` runs code as the agent, so the rule fails closed: a connection without a known peer, or one
-that did not come through our own protocol class, is refused. The peer was found when the connection was
-accepted; here it is only judged.
+that did not come through our own protocol class, is refused, whatever token it brings. The peer was found
+when the connection was accepted; here it is only judged. A token is asked for at each request, so that a new
+one counts from the moment it is read.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer, UnknownPeer
+from hive_subagent_daemon.peer import AnyPeer, Peer, RemotePeer, TcpPeer, UnixPeer, UnknownPeer
+from hive_subagent_daemon.tokens import BearerToken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Send
 
     Headers = Iterable[tuple[bytes, bytes]]
     # Tells which running turn of ours, if any, the peer belongs to.
     TurnOfPeer = Callable[[Peer], Awaitable[str | None]]
 
-logger = logging.getLogger(__name__)
-
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+MAX_HEADERS: Final = 100
+MAX_HEADER_BYTES: Final = 64 * 1024
 HEALTH_PATH: Final = "/healthz"
 CONNECTION_KEY: Final = "connection"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -49,6 +51,14 @@ class Refusal:
     sentence: str
 
 
+class Standing(Enum):
+    """What a peer may do before it has said a word."""
+
+    ADMITTED = auto()
+    NEEDS_TOKEN = auto()
+    REFUSED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRule:
     """What the guard needs to know; `hosts`: what a Host header may name beside the loopback names."""
@@ -56,43 +66,86 @@ class AccessRule:
     daemon_uid: int
     turn_of_peer: TurnOfPeer
     hosts: frozenset[str] = frozenset()
+    allow_uids: frozenset[int] = frozenset()
+    token: BearerToken = field(default_factory=lambda: BearerToken(None))
 
-    def admits(self, peer: Peer | UnknownPeer) -> bool:
-        """Tell whether the peer is the daemon's own user or root."""
-        return refused_peer(peer, self.daemon_uid) is None
+    def standing(self, peer: AnyPeer) -> Standing:
+        """Tell what the peer may do: our own user, root, allowed ones need no token; the unknown get none."""
+        match peer:
+            case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in {self.daemon_uid, 0} | self.allow_uids:
+                return Standing.ADMITTED
+            case UnknownPeer():
+                return Standing.REFUSED
+        return Standing.NEEDS_TOKEN if self.token.configured else Standing.REFUSED
+
+    @property
+    def welcome(self) -> str:
+        """Who needs no token, in words."""
+        others = (
+            f", root and uid {', '.join(map(str, sorted(self.allow_uids)))}"
+            if self.allow_uids
+            else " and root"
+        )
+        return f"only uid {self.daemon_uid}, which runs this daemon,{others.removeprefix(',')}"
 
 
 class Connection:
-    """One accepted connection: its peer, and (asked once, at the first guarded request) its turn."""
+    """One accepted connection: its peer, and (asked once, at the first guarded request) its turn.
 
-    def __init__(self, peer: Peer | UnknownPeer) -> None:
+    `own_name` is the address at which it came in, as a Host header may name it.
+    """
+
+    def __init__(self, peer: AnyPeer, own_name: str = "") -> None:
         """Keep the peer for as long as the connection lives."""
         self.peer: Final = peer
+        self.own_name: Final = own_name
         self._turn: str | None = None
         self._turn_known = False
 
+    def admitted(self) -> None:
+        """Hear that a request on it has passed the guard."""
+
+    def refused(self) -> None:
+        """Hear that a request on it has been refused."""
+
     async def turn(self, turn_of_peer: TurnOfPeer) -> str | None:
         """Return the running turn that the peer belongs to."""
-        if not self._turn_known and not isinstance(self.peer, UnknownPeer):
+        if not self._turn_known and isinstance(self.peer, TcpPeer | UnixPeer):
             self._turn = await turn_of_peer(self.peer)
             self._turn_known = True
         return self._turn
 
 
-def refused_peer(peer: Peer | UnknownPeer, daemon_uid: int) -> Refusal | None:
-    """Refuse every peer that is not known to be the daemon's own user or root."""
-    match peer:
-        case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in {daemon_uid, 0}:
+def refused_caller(peer: AnyPeer, headers: Headers, rule: AccessRule) -> Refusal | None:
+    """Refuse every peer that neither its uid nor a token lets in, and say what would."""
+    standing = rule.standing(peer)
+    if standing is Standing.ADMITTED:
+        return None
+    if standing is Standing.NEEDS_TOKEN:
+        if rule.token.came_with(headers):
             return None
-        case UnknownPeer(reason=reason):
-            found = f"who calls is not known, because {reason}"
-        case TcpPeer(uid=uid) | UnixPeer(uid=uid):
-            found = f"this connection belongs to uid {uid}"
+        brought = any(name == b"authorization" for name, _ in headers)
+        what = "what it sent in Authorization is not the token" if brought else "it sent no token"
+        return Refusal(
+            401,
+            f"Refused: {_found(peer)}, and {what}; send the header `Authorization: Bearer TOKEN` with the "
+            f"content of this daemon's token file ({rule.welcome} may call without).",
+        )
     return Refusal(
         403,
-        f"Refused: {found}; only uid {daemon_uid}, which runs this daemon, and root may call it, "
+        f"Refused: {_found(peer)}; {rule.welcome} may call it, "
         f"so connect as one of these and keep the connection open until the answer has come.",
     )
+
+
+def _found(peer: AnyPeer) -> str:
+    match peer:
+        case UnknownPeer(reason=reason):
+            return f"who calls is not known, because {reason}"
+        case RemotePeer(address=address):
+            return f"this connection comes from {address}"
+        case TcpPeer(uid=uid) | UnixPeer(uid=uid):
+            return f"this connection belongs to uid {uid}"
 
 
 def refused_turn(turn: str | None) -> Refusal | None:
@@ -121,10 +174,11 @@ def refused_headers(headers: Headers, *, unix: bool, hosts: frozenset[str]) -> R
                 f"Refused: the Origin {shown(origin)} is not of this machine; leave the header out, or call "
                 f"from http://localhost, http://127.0.0.1 or http://[::1].",
             )
-    return None if unix else _refused_host(_values(headers, b"host"), hosts)
+    return None if unix else refused_host(_values(headers, b"host"), hosts)
 
 
-def _refused_host(values: list[str], hosts: frozenset[str]) -> Refusal | None:
+def refused_host(values: list[str], hosts: frozenset[str]) -> Refusal | None:
+    """Refuse every Host but one that is a loopback name or one of `hosts`, with any port."""
     if len(values) != 1 or not values[0]:
         return Refusal(400, "Refused: a request needs exactly one Host header, for instance `localhost`.")
     host = _HOST.fullmatch(values[0].lower())
@@ -146,6 +200,19 @@ def refused_length(headers: Headers) -> Refusal | None:
     return None
 
 
+def refused_size(headers: Headers, target: bytes) -> Refusal | None:
+    """Refuse more headers, or longer ones, than any client of ours sends."""
+    fields = list(headers)
+    size = len(target) + sum(len(name) + len(value) for name, value in fields)
+    if len(fields) <= MAX_HEADERS and size <= MAX_HEADER_BYTES:
+        return None
+    return Refusal(
+        431,
+        f"Refused: a request may have at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes in all; "
+        f"send less.",
+    )
+
+
 def too_large() -> Refusal:
     """Return the refusal of a body above the limit."""
     return Refusal(413, f"Refused: a request body may have at most {MAX_BODY_BYTES} bytes; send less.")
@@ -160,53 +227,6 @@ def shown(value: str) -> str:
     return ascii(value if len(value) <= 80 else f"{value[:80]}...")
 
 
-class AccessGuard:
-    """The ASGI application in front of all others: what it lets through has been judged."""
-
-    def __init__(self, app: ASGIApp, rule: AccessRule) -> None:
-        """Guard `app` by `rule`."""
-        self._app = app
-        self._rule = rule
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with a refusal, or pass the request on."""
-        if scope["type"] != "http":
-            return
-        connection = scope.get("state", {}).get(CONNECTION_KEY)
-        if not isinstance(connection, Connection):
-            connection = Connection(UnknownPeer("it came by a way that does not tell"))
-        refusal = await self._refusal(scope, connection)
-        if refusal is None:
-            await self._app(_with_plain_host(scope, connection), receive, send)
-            return
-        what = (scope["method"], scope["path"], refusal.status, connection.peer)
-        logger.info("refused %s %a: %d, %s: %s", *what, refusal.sentence)
-        await send_refusal(refusal, receive, send)
-
-    async def _refusal(self, scope: Scope, connection: Connection) -> Refusal | None:
-        peer, headers, guarded = connection.peer, scope["headers"], scope["path"] != HEALTH_PATH
-        unix = isinstance(peer, UnixPeer)
-        return (
-            (refused_peer(peer, self._rule.daemon_uid) if guarded else None)
-            or refused_headers(headers, unix=unix, hosts=self._rule.hosts)
-            or refused_length(headers)
-            or (refused_turn(await connection.turn(self._rule.turn_of_peer)) if guarded else None)
-        )
-
-
-def _with_plain_host(scope: Scope, connection: Connection) -> Scope:
-    """Give the application behind a Host that it can check again.
-
-    On a Unix socket any Host has passed, so it becomes `localhost`; on TCP only its case is levelled.
-    """
-    unix = isinstance(connection.peer, UnixPeer)
-    headers = [
-        (name, (b"localhost" if unix else value.lower()) if name == b"host" else value)
-        for name, value in scope["headers"]
-    ]
-    return {**scope, "headers": headers}
-
-
 async def send_refusal(refusal: Refusal, receive: Receive, send: Send) -> None:
     """Send the sentence at once, then read and drop what the client is still sending, and close."""
     body = f"{refusal.sentence}\n".encode()
@@ -215,6 +235,8 @@ async def send_refusal(refusal: Refusal, receive: Receive, send: Send) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     dropped = 0

@@ -30,7 +30,7 @@ ANSWER_SECONDS = 30.0
 READ_ONLY_TOOLS = ("status", "get_loose_ends")
 """A call of one of these that got no answer has changed nothing."""
 
-REFUSING_STATUSES = (401, 403, 413, 421, 429, 503)
+REFUSING_STATUSES = (401, 403, 408, 413, 421, 429, 431, 503)
 """What the guard in front of the tools answers, with a sentence as the body."""
 SHOWN_CHARACTERS = 500
 EXAMPLE_URL = "http://127.0.0.1:7310/mcp"

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from hive_subagent_daemon.config_checks import Fault, FaultCollector, Places, dotted, nearest, shown
+from hive_subagent_daemon.config_listen import reach_fault
 from hive_subagent_daemon.config_schema import AGENT, KEYS, LATER_KEYS, STATE_DIR, WORK_DIR, Computed
 from hive_subagent_daemon.config_values import (
+    Auth,
     Config,
     FileValue,
     Flags,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = [
+    "Auth",
     "Config",
     "FileValue",
     "Flags",
@@ -109,6 +112,8 @@ def load_config(
         )
     if faults.faults:
         raise ConfigError(_report(faults.faults))
+    if values.get("auth.token_file") is None and (fault := reach_fault(values["listen"])) is not None:
+        raise ConfigError(_report([Fault((settings["listen"].label,), fault)]))
     return _config(values)
 
 
@@ -168,6 +173,7 @@ def _config(values: Mapping[str, Any]) -> Config:
             stall_after_seconds=values["limits.stall_after_seconds"],
             max_prompt_bytes=values["limits.max_prompt_bytes"],
         ),
+        auth=Auth(values.get("auth.token_file"), values["auth.allow_uids"]),
         mcp_servers=values["mcp_servers"],
         loose_ends=LooseEnds(values["loose_ends.sinks"]),
     )

@@ -1,10 +1,10 @@
-"""The addresses to listen on, as text and as values; without tokens only loopback and Unix sockets."""
+"""The addresses to listen on, as text and as values; without a token only loopback and Unix sockets."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive_subagent_daemon.config_checks import (
     FaultCollector,
@@ -19,8 +19,14 @@ from hive_subagent_daemon.config_checks import (
 from hive_subagent_daemon.config_kinds import expanded
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress, UnixAddress
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _ALLOWED = '"HOST:PORT" or "unix:/PATH"'
 _TCP = re.compile(r"(?:\[(?P<bracketed>[^\[\]]*)\]|(?P<plain>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
+# What the resolver would read as (part of) an IPv4 address.
+_NUMBER = re.compile(r"[0-9]*|0x[0-9a-f]*")
 # The kernel's limit for a socket path, with its closing NUL (unix(7)).
 _UNIX_PATH_BYTES = 108
 
@@ -60,31 +66,38 @@ def _address(value: object, places: Places) -> ListenAddress:
         raise refusal(reason)
     host = _ipv4_or_name(match["plain"]) if match["bracketed"] is None else _ipv6(match["bracketed"])
     if host is None:
-        # A call of `start` is code execution as the agent, so nothing beyond this machine may reach it.
-        reason = (
-            f"{shown(text)} is not a loopback address; that needs a token, which is not available in this "
-            'version: use 127.0.0.1, [::1], localhost or "unix:/PATH"'
-        )
-        raise refusal(reason)
+        raise must_be(text, f"{_ALLOWED} with an address or a host name")
     return TcpAddress(host, port)
 
 
 def _ipv4_or_name(host: str) -> str | None:
-    if host.lower() == "localhost":
-        return "localhost"
+    """Return an address in its usual form, or a host name; never a name that somebody takes for a number."""
     try:
         address = ip_address(host)
     except ValueError:
-        return None
-    return str(address) if isinstance(address, IPv4Address) and address.is_loopback else None
+        name = host.lower()
+        return name if _NAME.fullmatch(name) and not _NUMBER.fullmatch(name.rpartition(".")[2]) else None
+    return str(address) if isinstance(address, IPv4Address) else None
 
 
 def _ipv6(host: str) -> str | None:
+    """Return an address in its usual form; none in IPv4 clothes and none of one interface only."""
     try:
         address = IPv6Address(host)
     except ValueError:
         return None
-    return "::1" if address == IPv6Address("::1") else None
+    return str(address) if address.ipv4_mapped is None and address.scope_id is None else None
+
+
+def reach_fault(addresses: Iterable[ListenAddress]) -> str | None:
+    """Say which address others could reach, which needs a token: a call of `start` runs code as the agent."""
+    for address in addresses:
+        if isinstance(address, TcpAddress) and not address.is_loopback:
+            return (
+                f"{quoted(address.text)} is not a loopback address; that needs a token, so set "
+                'auth.token_file, or use 127.0.0.1, [::1], localhost or "unix:/PATH"'
+            )
+    return None
 
 
 def _unix_address(text: str, places: Places) -> UnixAddress:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hive_subagent_daemon.config_amounts import count, size, slice_name
+from hive_subagent_daemon.config_auth import token_file, uids
 from hive_subagent_daemon.config_kinds import (
     agent_name,
     boolean,
@@ -199,6 +200,13 @@ KEYS: tuple[Key, ...] = (
         [],
     ),
     Key(
+        "auth.token_file",
+        "File with the bearer token that lets in peers with another uid, and those of other machines.",
+        token_file(),
+        None,
+    ),
+    Key("auth.allow_uids", "Other uids that may call without a token.", uids(), []),
+    Key(
         "mcp_servers",
         "MCP servers as in `.mcp.json`; turns get those with `available_to_subagents = true`.",
         mcp_servers(),
@@ -212,6 +220,4 @@ LATER_KEYS: tuple[LaterKey, ...] = (
     LaterKey("limits.max_budget_usd", "What a turn may cost."),
     LaterKey("limits.max_turns", "Rounds a turn may take."),
     LaterKey("limits.max_depth", "How deep subagents may start subagents."),
-    LaterKey("auth.token_file", "File with the bearer token for peers with another uid."),
-    LaterKey("auth.allow_uids", "Other uids that may call."),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Percent:
 
 Amount = int | Percent
 UNLIMITED: Final = 2**64 - 1  # systemd's own number for `infinity`
+CREDENTIALS: Final = "$CREDENTIALS_DIRECTORY"  # the one variable that may begin the path of a token file
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,18 @@ class Scopes:
     oom_policy: OomPolicy = OomPolicy.CONTINUE
 
 
+def is_address(host: str) -> bool:
+    """Tell an address from a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class TcpAddress:
-    """A loopback address to listen on; port 0 lets the kernel choose."""
+    """An address to listen on, or a name of one; port 0 lets the kernel choose."""
 
     host: str
     port: int
@@ -73,6 +84,11 @@ class TcpAddress:
     def text(self) -> str:
         """The address as it is written in the configuration, IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it; a name other than localhost may lead anywhere."""
+        return ip_address(self.host).is_loopback if is_address(self.host) else self.host == "localhost"
 
 
 @dataclass(frozen=True)
@@ -133,6 +149,17 @@ class McpServer:
 
 
 @dataclass(frozen=True)
+class Auth:
+    """Who may call beside the daemon's own user and root: other uids, and whoever has the token.
+
+    The path is absolute, or begins with `$CREDENTIALS_DIRECTORY`, which only the running service knows.
+    """
+
+    token_file: Path | None = None
+    allow_uids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything the daemon was configured with; paths are absolute, every value has been checked."""
 
@@ -151,6 +178,7 @@ class Config:
     limits: Limits
     mcp_servers: tuple[McpServer, ...]
     loose_ends: LooseEnds = LooseEnds()
+    auth: Auth = Auth()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hive_subagent_daemon.access import AccessRule
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.errors import StartUpError
-from hive_subagent_daemon.listeners import Listeners, bind_all
+from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, names_in
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
@@ -25,6 +25,7 @@ from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
+from hive_subagent_daemon.tokens import BearerToken, TokenError
 from hive_subagent_daemon.upkeep import upkeep
 from hive_subagent_daemon.web import serve
 
@@ -61,6 +62,7 @@ async def run(
             "or set allow_root = true in the configuration."
         )
         raise StartUpError(message)
+    token = _token(config, environ)
     os.umask(0o077)
     children.become_subreaper()
     lock = await in_thread(open_state_dir, config.state_dir)
@@ -78,11 +80,22 @@ async def run(
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
         parts.subagents.notices.extend(notices)
-        with passed or bind_all(config.listen) as listeners:
-            await _serve(config, parts, listeners, notifier=notifier, reload=reload)
+        with passed or bind_all(config.listen, reachable=token.configured) as listeners:
+            await _serve(config, parts, listeners, token=token, notifier=notifier, reload=reload)
     finally:
         os.close(lock)
     _log.info("stopped")
+
+
+def _token(config: Config, environ: Mapping[str, str]) -> BearerToken:
+    """Return the token, read; without one to be had, StartUpError says why."""
+    token = BearerToken(config.auth.token_file, environ)
+    try:
+        token.read()
+    except TokenError as error:
+        message = f"auth.token_file: {error}"
+        raise StartUpError(message) from error
+    return token
 
 
 @contextmanager
@@ -102,6 +115,7 @@ async def _serve(
     parts: Parts,
     listeners: Listeners,
     *,
+    token: BearerToken,
     notifier: Notifier,
     reload: Callable[[], Config],
 ) -> None:
@@ -111,8 +125,8 @@ async def _serve(
     server = build_server(
         parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
     )
-    endpoint = McpEndpoint(server, hosts=listeners.names, listen=listen)
-    rule = AccessRule(os.geteuid(), partial(_turn_of_peer, parts), listeners.names)
+    rule = _rule(config, parts, listeners, token=token)
+    endpoint = McpEndpoint(server, hosts=rule.hosts, listen=listen)
 
     def tell_systemd() -> None:
         trouble = next(iter([*parts.spawner.trouble(), *parts.couriers.trouble()]), None)
@@ -120,18 +134,15 @@ async def _serve(
         notifier.status(status_line(**counts, trouble=trouble))
 
     def started() -> None:
-        for url in listeners.urls:
-            _log.info("listening on %s", url)
+        _tell_addresses(listeners)
         parts.registry.on_change = tell_systemd
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
 
-    with _needing_the_disk(config.state_dir):
-        settled = await parts.recovery.settle()
-    if settled:
-        _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
-    async with upkeep(config, parts, notifier=notifier, stop=stop, reload=reload), endpoint.run():
+    await _settle(config, parts)
+    read_again = partial(_read_again, token, reload)
+    async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
         await serve(
             Paths({MCP_PATH: endpoint}),
             listeners.sockets,
@@ -142,6 +153,37 @@ async def _serve(
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
+
+
+async def _settle(config: Config, parts: Parts) -> None:
+    with _needing_the_disk(config.state_dir):
+        settled = await parts.recovery.settle()
+    if settled:
+        _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
+
+
+def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerToken) -> AccessRule:
+    """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
+    hosts = listeners.names | names_in(config.listen)
+    allow_uids = frozenset(config.auth.allow_uids)
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token)
+
+
+def _read_again(token: BearerToken, reload: Callable[[], Config]) -> Config:
+    """Read the token file again, whatever becomes of the configuration."""
+    token.read_again()
+    return reload()
+
+
+def _tell_addresses(listeners: Listeners) -> None:
+    for listener in listeners.all:
+        _log.info("listening on %s", listener.url)
+        if is_reachable(listener.socket):
+            _log.warning(
+                "other machines can reach %s: the token crosses the network unencrypted, and whoever has it "
+                "can run code as this user",
+                listener.url,
+            )
 
 
 async def _turn_of_peer(parts: Parts, peer: Peer) -> str | None:

@@ -70,7 +70,7 @@ def _run(config: Config, load: partial[Config]) -> int:
     log.set_up(config.log_level, agent=config.agent)
     _listen_to_signals()
     # What systemd has passed is taken before there is any thread or child that could inherit it.
-    passed = passed_sockets()
+    passed = passed_sockets(reachable=config.auth.token_file is not None)
     notifier = Notifier()
     serve = partial(
         run,

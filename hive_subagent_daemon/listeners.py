@@ -1,4 +1,7 @@
-"""The sockets on which the daemon listens: bound by itself or passed in, never reachable from elsewhere."""
+"""The sockets on which the daemon listens: bound by itself or passed in.
+
+`reachable` means: there is a token, so an address that other machines can reach is allowed.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 # How often another free port is tried when port 0 was asked for and the IPv6 twin of the first one is taken.
 PORT_ATTEMPTS: Final = 10
+_UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})
 # IPv6 is not there at all; `localhost` is then IPv4 alone.
 _NO_IPV6: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -71,12 +75,12 @@ class Listeners:
         return [listener.url for listener in self.all]
 
 
-def bind_all(addresses: Iterable[ListenAddress]) -> Listeners:
+def bind_all(addresses: Iterable[ListenAddress], *, reachable: bool = False) -> Listeners:
     """Bind and listen on every address, or on none: StartUpError names the one that failed and what to do."""
     with contextlib.ExitStack() as undo:
         bound: list[Listener] = []
         for address in addresses:
-            for listener in _bound(address):
+            for listener in _bound(address, reachable=reachable):
                 undo.callback(_close, listener)
                 bound.append(listener)
         undo.pop_all()
@@ -96,24 +100,32 @@ def names_of(listening: socket.socket) -> frozenset[str]:
     """Return what a Host header may name because the socket is bound to it."""
     if listening.family == socket.AF_UNIX:
         return frozenset()
-    return frozenset({_bracketed(listening.getsockname()[0]).lower()})
+    address = plain_address(listening.getsockname()[0])
+    # Browsers of this machine reach loopback by http://0.0.0.0 too, so that is nobody's right name.
+    return frozenset() if address.is_unspecified else frozenset({_bracketed(str(address))})
 
 
-def _bound(address: ListenAddress) -> list[Listener]:
+def names_in(addresses: Iterable[ListenAddress]) -> frozenset[str]:
+    """Return the hosts that stand in `listen`: what a Host header may name, however the socket came."""
+    hosts = [address.host.strip("[]") for address in addresses if isinstance(address, TcpAddress)]
+    return frozenset(_bracketed(host).lower() for host in hosts if host not in _UNSPECIFIED)
+
+
+def _bound(address: ListenAddress, *, reachable: bool) -> list[Listener]:
     match address:
         case UnixAddress(path=path):
             listening, file = listen_on_file(path, backlog=BACKLOG)
             return [Listener(listening, file=file)]
         case TcpAddress(host=host, port=port):
-            names = frozenset({_bracketed(host).lower()})
-            return [Listener(bound, names | names_of(bound)) for bound in _bound_tcp(host, port)]
+            listening_on = _bound_tcp(host, port, reachable=reachable)
+            return [Listener(bound, names_in([address]) | names_of(bound)) for bound in listening_on]
 
 
-def _bound_tcp(host: str, port: int) -> list[socket.socket]:
+def _bound_tcp(host: str, port: int, *, reachable: bool) -> list[socket.socket]:
     """Bind every address of the host with one and the same port."""
     for _ in range(PORT_ATTEMPTS):
         try:
-            return _bound_families(host, port)
+            return _bound_families(host, port, reachable=reachable)
         except OSError as error:
             trouble = error
             if port != 0 or error.errno != errno.EADDRINUSE:
@@ -121,13 +133,13 @@ def _bound_tcp(host: str, port: int) -> list[socket.socket]:
     raise StartUpError(_bind_trouble(host, port, trouble)) from trouble
 
 
-def _bound_families(host: str, port: int) -> list[socket.socket]:
+def _bound_families(host: str, port: int, *, reachable: bool) -> list[socket.socket]:
     with contextlib.ExitStack() as undo:
         bound: list[socket.socket] = []
-        for family, address in _resolved(host):
+        for family, address in _resolved(host, reachable=reachable):
             wanted = bound[0].getsockname()[1] if bound else port
             try:
-                listening = _listening(family, address, wanted)
+                listening = _listening(family, address, wanted, reachable=reachable)
             except OSError as error:
                 if bound and error.errno in _NO_IPV6:
                     continue
@@ -137,7 +149,7 @@ def _bound_families(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _listening(family: socket.AddressFamily, address: str, port: int, *, reachable: bool) -> socket.socket:
     with contextlib.ExitStack() as undo:
         # The explicit protocol makes asyncio set TCP_NODELAY on accepted connections; without it every call
         # on a kept-alive connection costs 40 ms.
@@ -146,7 +158,7 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind((address, port))
-        if (fault := reach_fault(listening)) is not None:
+        if (fault := reach_fault(listening, reachable=reachable)) is not None:
             message = f"{fault}."
             raise StartUpError(message)
         # Two sockets with SO_REUSEADDR can be bound to one port; only the second listen fails.
@@ -155,8 +167,8 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
     return listening
 
 
-def _resolved(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """Return the loopback addresses of the host; anything beyond loopback is refused before it is bound."""
+def _resolved(host: str, *, reachable: bool) -> list[tuple[socket.AddressFamily, str]]:
+    """Return the addresses of the host; one that must not be beyond loopback is refused first."""
     if host.lower() == "localhost":
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
     try:
@@ -168,19 +180,26 @@ def _resolved(host: str) -> list[tuple[socket.AddressFamily, str]]:
         dict.fromkeys((family, str(name[0])) for family, _, _, _, name in found)
     )
     for _family, address in addresses:
-        if not plain_address(address).is_loopback:
+        if not reachable and not plain_address(address).is_loopback:
             message = f"{_not_loopback(address)}."
             raise StartUpError(message)
     return addresses
 
 
-def reach_fault(listening: socket.socket) -> str | None:
-    """Say, by its real name, what is wrong with a socket that other machines could reach."""
+def is_reachable(listening: socket.socket) -> bool:
+    """Tell whether other machines could reach this socket, by its real name."""
+    if listening.family == socket.AF_UNIX:
+        return False
+    return not plain_address(listening.getsockname()[0]).is_loopback
+
+
+def reach_fault(listening: socket.socket, *, reachable: bool) -> str | None:
+    """Say, by its real name, what is wrong with a socket that others could reach who shall not."""
     name = listening.getsockname()
     match listening.family:
         case socket.AF_UNIX:
             return None
-        case socket.AF_INET | socket.AF_INET6 if plain_address(name[0]).is_loopback:
+        case socket.AF_INET | socket.AF_INET6 if reachable or plain_address(name[0]).is_loopback:
             return None
         case socket.AF_INET | socket.AF_INET6:
             return _not_loopback(name[0])
@@ -191,7 +210,8 @@ def reach_fault(listening: socket.socket) -> str | None:
 def _not_loopback(address: str) -> str:
     return (
         f"listen address {address} is not a loopback address: whoever reaches this daemon can run code as "
-        f"its user, so it listens on 127.0.0.1, [::1], localhost or unix:PATH only"
+        f"its user, so without a token (auth.token_file) it listens on 127.0.0.1, [::1], localhost or "
+        f"unix:PATH only"
     )
 
 

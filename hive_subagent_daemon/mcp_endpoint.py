@@ -7,6 +7,7 @@ Both protocol eras are served at `/mcp`. Calls are answered as JSON; only a sess
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -22,16 +23,21 @@ from hive_subagent_daemon.access import (
     shown,
     too_large,
 )
+from hive_subagent_daemon.mcp_sessions import McpSessions, opens_session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from anyio.abc import TaskStatus
     from mcp.server.lowlevel import Server
     from mcp.server.subscriptions import ListenHandler
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_log = logging.getLogger(__name__)
+
 MCP_PATH: Final = "/mcp"
+SESSION_HEADER: Final = b"mcp-session-id"
+# At this limit the session that has been idle longest makes room for a new one.
 MAX_SESSIONS: Final = 256
 # A session with an open stream is in use: claude keeps its GET stream open as long as it lives.
 SESSION_IDLE_SECONDS: Final = 1800.0
@@ -66,6 +72,7 @@ class McpEndpoint:
             max_sessions=MAX_SESSIONS,
         )
         self._listen: Final = listen
+        self._known: Final = McpSessions()
         self._calls: Final[set[anyio.CancelScope]] = set()
         self._refusing = False
         self._calls_done: Final = anyio.Event()
@@ -77,6 +84,7 @@ class McpEndpoint:
 
         Otherwise a client that vanishes while it sends would be a traceback in the log of both layers below.
         """
+        content = b""
         if scope["method"] == "POST":
             body = await _body(receive)
             if body is None:
@@ -84,14 +92,50 @@ class McpEndpoint:
             if isinstance(body, Refusal):
                 await send_refusal(body, receive, send)
                 return
-            receive = _replayed(body, receive)
+            content, receive = body, _replayed(body, receive)
         if self._refusing:
             await send_refusal(_STOPPING, receive, send)
             return
-        if _is_stream(scope):
-            await self._sessions.handle_request(scope, receive, send)
-        else:
-            await self._call(scope, receive, send)
+        session_id = _header(scope["headers"], SESSION_HEADER)
+        if session_id is None and len(self._known) >= MAX_SESSIONS and opens_session(content):
+            await self._make_room()
+        with self._known.used(session_id):
+            if _is_stream(scope):
+                await self._sessions.handle_request(scope, receive, send)
+                return
+            async with self._known.answering(session_id, content):
+                await self._call(scope, receive, self._noting(session_id, send))
+
+    def _noting(self, session_id: str | None, send: Send) -> Send:
+        """Note in passing which sessions there are: only answers tell."""
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                opened = _header(message["headers"], SESSION_HEADER)
+                if session_id is None and opened is not None and message["status"] == 200:
+                    self._known.opened(opened)
+                elif session_id is not None and message["status"] == 404:
+                    self._known.ended(session_id)
+            await send(message)
+
+        return noted
+
+    async def _make_room(self) -> None:
+        """End the session that has been idle longest, as its client would."""
+        session_id = self._known.longest_idle()
+        if session_id is None:
+            return
+        _log.info("too many sessions: the one that has been idle longest is ended")
+        self._known.ended(session_id)
+        headers = [(b"host", b"localhost"), (SESSION_HEADER, session_id.encode())]
+        scope = {
+            "type": "http",
+            "method": "DELETE",
+            "path": MCP_PATH,
+            "query_string": b"",
+            "headers": headers,
+        }
+        await self._sessions.handle_request(scope, _nothing_more, _to_nobody)
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -192,6 +236,18 @@ def security_settings(hosts: frozenset[str]) -> TransportSecuritySettings:
         allowed_hosts=[*names, *(f"{name}:*" for name in names)],
         allowed_origins=[*origins, *(f"{origin}:*" for origin in origins)],
     )
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _to_nobody(_message: Message) -> None:
+    """Drop an answer."""
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -27,8 +27,10 @@ _FIX: Final = (
 )
 
 
-def passed_sockets() -> Listeners | None:
+def passed_sockets(*, reachable: bool = False) -> Listeners | None:
     """Take over every socket that was passed to this process; None when there is none.
+
+    With a token they may be `reachable` from other machines.
 
     Our environment tells of none afterwards, so call it before any thread and any child. StartUpError names
     the descriptor that is no good and the option of the socket unit.
@@ -47,14 +49,14 @@ def passed_sockets() -> Listeners | None:
     with contextlib.ExitStack() as undo:
         listeners: list[Listener] = []
         for descriptor, name in zip_longest(descriptors, names[: len(descriptors)], fillvalue=""):
-            listeners.append(adopted(int(descriptor), str(name)))
+            listeners.append(adopted(int(descriptor), str(name), reachable=reachable))
             undo.enter_context(listeners[-1].socket)
         undo.pop_all()
     _log.info("systemd passed in %d sockets: they decide the addresses, not `listen`", len(listeners))
     return Listeners(listeners)
 
 
-def adopted(descriptor: int, name: str = "") -> Listener:
+def adopted(descriptor: int, name: str = "", *, reachable: bool = False) -> Listener:
     """Take over one listening stream socket; refused when others than programs of this user could reach it.
 
     `name` is what the socket unit calls it. `socket.socket(fileno=…)` detects the protocol, on which asyncio
@@ -68,7 +70,7 @@ def adopted(descriptor: int, name: str = "") -> Listener:
         raise StartUpError(message) from error
     with contextlib.ExitStack() as undo:
         undo.enter_context(passed)
-        if (fault := _fault(passed)) is not None:
+        if (fault := _fault(passed, reachable=reachable)) is not None:
             message = f"{what} {fault}: {_FIX}."
             raise StartUpError(message)
         passed.set_inheritable(False)
@@ -76,14 +78,14 @@ def adopted(descriptor: int, name: str = "") -> Listener:
     return Listener(passed, names_of(passed))
 
 
-def _fault(passed: socket.socket) -> str | None:
+def _fault(passed: socket.socket, *, reachable: bool) -> str | None:
     if passed.type != socket.SOCK_STREAM:
         return "is no stream socket"
     if not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         return "does not listen (a socket unit needs Accept=no)"
     if passed.family == socket.AF_UNIX and not os.fsdecode(passed.getsockname()).startswith("/"):
         return "is a Unix socket without a file"
-    fault = reach_fault(passed)
+    fault = reach_fault(passed, reachable=reachable)
     return None if fault is None else f"is no good, {fault}"
 
 

@@ -11,7 +11,7 @@ import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hive_subagent_daemon import cgroups, procfs
 from hive_subagent_daemon.sock_diag import (
@@ -68,6 +68,13 @@ class UnixPeer:
 
 
 @dataclass(frozen=True, slots=True)
+class RemotePeer:
+    """A socket of another machine, container or network namespace: no kernel here vouches for its owner."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownPeer:
     """A peer that nobody vouches for, with the reason in words; always refused."""
 
@@ -75,6 +82,7 @@ class UnknownPeer:
 
 
 Peer = TcpPeer | UnixPeer
+AnyPeer = Peer | RemotePeer | UnknownPeer
 
 
 class PeerFinder:
@@ -93,7 +101,7 @@ class PeerFinder:
             self._diag.close()
             self._diag = None
 
-    def peer_of(self, accepted: AnySocket) -> Peer | UnknownPeer:
+    def peer_of(self, accepted: AnySocket) -> AnyPeer:
         """Return who is at the other end; never raises and never waits longer than a fifth of a second."""
         if accepted.family == socket.AF_UNIX:
             return _unix_peer(accepted)
@@ -101,9 +109,12 @@ class PeerFinder:
             return self._tcp_peer(accepted)
         return UnknownPeer(f"it came over a socket of the unknown family {accepted.family}")
 
-    def _tcp_peer(self, accepted: AnySocket) -> Peer | UnknownPeer:
+    def _tcp_peer(self, accepted: AnySocket) -> AnyPeer:
         try:
-            theirs = Endpoint.of(*accepted.getpeername()[:2])
+            name = accepted.getpeername()
+            theirs = Endpoint.of(*name[:2])
+            if not theirs.address.is_loopback and not _is_of_this_machine(accepted.family, name):
+                return RemotePeer(str(theirs.address))
             ours = Endpoint.of(*accepted.getsockname()[:2])
             facts = self._facts(theirs, ours)
         except DiagUnavailableError as error:
@@ -160,6 +171,19 @@ def _unix_peer(accepted: AnySocket) -> Peer | UnknownPeer:
         return UnknownPeer("the process that connected has ended")
     cgroup = cgroups.of_process(pid)
     return UnixPeer(uid, gid, pid, None if cgroup is None else cgroups.path_of(cgroup))
+
+
+def _is_of_this_machine(family: int, name: tuple[Any, ...]) -> bool:
+    """Tell whether an address is one of ours, as the kernel's routes say: only then can it be bound.
+
+    A socket that is closed at once has such an address too, and must not pass for another machine's.
+    """
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((name[0], 0, *name[2:]))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def _still_connected(accepted: AnySocket) -> bool:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hive_subagent_daemon.config_values import ListenAddress, TcpAddress, UnixAddress
+from hive_subagent_daemon.config_values import ListenAddress, TcpAddress, UnixAddress, is_address
 from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.unit_names import MAX_BYTES, escape
 
@@ -195,6 +195,9 @@ def _streams(addresses: Iterable[ListenAddress]) -> list[str]:
                 raise UnitFilesError(message)
             case TcpAddress(host="localhost", port=port):
                 streams += [f"127.0.0.1:{port}", f"[::1]:{port}"]
+            case TcpAddress() if not is_address(address.host):
+                message = f"{address.text}: systemd looks up no names: a socket unit needs an address."
+                raise UnitFilesError(message)
             case TcpAddress():
                 streams.append(address.text)
             case UnixAddress(path=path):

@@ -1,24 +1,25 @@
 """Serve the HTTP application on given sockets with uvicorn, guarded, until told to stop, and end cleanly.
 
-What uvicorn does not do by itself is here: the peer of each connection is found when it is accepted, before a
-byte is read; connections of strangers are few and short; open event streams are ended at a shutdown, and no
-connection that was accepted before it is dropped without an answer to its first request.
+Open event streams are ended at a shutdown, and no connection that was accepted before it is dropped without
+an answer to its first request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, cast
+import logging
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
-import h11
 import uvicorn
 from typing_extensions import override
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from hive_subagent_daemon.access import CONNECTION_KEY, AccessGuard, AccessRule, Connection
+from hive_subagent_daemon.access import MAX_HEADER_BYTES
+from hive_subagent_daemon.door import Door
+from hive_subagent_daemon.edge_protocol import EdgeProtocol
+from hive_subagent_daemon.guard import AccessGuard
 from hive_subagent_daemon.listeners import BACKLOG
 from hive_subagent_daemon.peer import PeerFinder
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from hive_subagent_daemon.access import AccessRule
 
-MAX_HEADER_BYTES: Final = 64 * 1024
 # Longer than the idle time of common HTTP clients: we must not be the first to close, or a client that sends
 # its next call at that moment sees a reset.
 KEEP_ALIVE_SECONDS: Final = 600
@@ -42,97 +43,9 @@ FIRST_REQUEST_SECONDS: Final = 0.5
 LAST_ANSWER_SECONDS: Final = 0.1
 # An accepted connection is a task of asyncio's before it is one of ours: so many turns of the event loop.
 LOOP_TURNS: Final = 3
-CLOSE_HEADER: Final = (b"connection", b"close")
-# Peers that the access rule refuses can only read /healthz: they need neither long nor many connections, and
-# must not use up our descriptors.
-MAX_STRANGERS: Final = 32
-STRANGER_SECONDS: Final = 5.0
-
-
-class Door:
-    """What all connections share: the rule, the finder of peers, the strangers inside now, and the end."""
-
-    def __init__(self, rule: AccessRule, finder: PeerFinder) -> None:
-        """Nobody is inside yet."""
-        self.rule: Final = rule
-        self.finder: Final = finder
-        self.strangers: Final[dict[asyncio.BaseTransport, asyncio.TimerHandle]] = {}
-        self.closing = False
-        self._unheard: Final[set[EdgeProtocol]] = set()
-        self._all_heard = anyio.Event()
-
-    def enter(self, connection: EdgeProtocol) -> None:
-        """Expect a first request on this connection."""
-        self._unheard.add(connection)
-
-    def heard(self, connection: EdgeProtocol) -> None:
-        """Expect nothing more: the first request is complete, or the connection gone."""
-        self._unheard.discard(connection)
-        if not self._unheard:
-            self._all_heard.set()
-
-    async def hear_all(self, *, until: float) -> None:
-        """Wait for the first requests that are still to come, at most until this time of the loop."""
-        self._all_heard = anyio.Event()
-        if self._unheard:
-            with anyio.CancelScope(deadline=until):
-                await self._all_heard.wait()
-
-
-class EdgeProtocol(H11Protocol):
-    """One connection: uvicorn's HTTP/1.1, plus the peer found at accept and kept in every request's scope."""
-
-    door: Door
-
-    @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Find the peer before anything is read, and put it where the guard looks for it."""
-        transport = cast("asyncio.Transport", transport)
-        super().connection_made(transport)
-        self.door.enter(self)
-        peer = self.door.finder.peer_of(transport.get_extra_info("socket"))
-        self.app_state = {**self.app_state, CONNECTION_KEY: Connection(peer)}
-        if not self.door.rule.admits(peer):
-            self._limit_stranger(transport)
-
-    def _limit_stranger(self, transport: asyncio.Transport) -> None:
-        if len(self.door.strangers) >= MAX_STRANGERS:
-            transport.abort()
-            return
-        self.door.strangers[transport] = self.loop.call_later(STRANGER_SECONDS, transport.abort)
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self.door.heard(self)
-        if (limit := self.door.strangers.pop(self.transport, None)) is not None:
-            limit.cancel()
-        super().connection_lost(exc)
-
-    @override
-    def handle_events(self) -> None:
-        """Note that the first request is complete; in a shutdown, the answer says that it is the last."""
-        super().handle_events()
-        if self.cycle is None:
-            return
-        if not self.cycle.more_body:
-            self.door.heard(self)
-        if self.door.closing:
-            self.say_last()
-
-    def say_last(self) -> None:
-        """Have the answer that is still to be sent, if any, say that the connection will be closed."""
-        if self.cycle is None:
-            return
-        if not self.cycle.response_started:
-            self.cycle.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
-
-    @override
-    def shutdown(self) -> None:
-        """Close when idle or still receiving a request; a response under way is finished first."""
-        super().shutdown()
-        if (self.conn.their_state, self.conn.our_state) == (h11.SEND_BODY, h11.SEND_RESPONSE):
-            self.transport.close()
+# asyncio accepts up to as many connections at once as the queue is long, before it looks at any of them: with
+# a long one, they would use up our descriptors before the door can count them.
+ACCEPTED_AT_ONCE: Final = 64
 
 
 class EdgeServer(uvicorn.Server):
@@ -163,8 +76,10 @@ class EdgeServer(uvicorn.Server):
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say `started` when connections are accepted."""
+        """Say `started` when connections are accepted; the kernel's queue gets its length back."""
         await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(BACKLOG)
         self._on_started()
 
     @override
@@ -243,10 +158,11 @@ def _configuration(app: ASGIApp, door: Door) -> uvicorn.Config:
         lifespan="off",
         log_config=None,
         access_log=False,
+        log_level=logging.ERROR,  # what strangers send that is no HTTP would fill the journal
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_LIMIT_SECONDS,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,

@@ -6,13 +6,19 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import machine, running, starting
+from tests.benchmarks import crowd, machine, running, starting
 from tests.benchmarks.figures import Figure, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MEASURES = (starting.measure, running.measure_memory, running.measure_status, running.measure_chatty)
+MEASURES = (
+    starting.measure,
+    running.measure_memory,
+    running.measure_status,
+    running.measure_chatty,
+    crowd.measure,
+)
 
 
 def main() -> int:

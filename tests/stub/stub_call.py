@@ -5,6 +5,8 @@ from __future__ import annotations
 import _socket
 
 TIMEOUT_SECONDS = 10.0
+# A subagent can read its agent's files, so it may come with the token.
+TOKEN = "a-token-of-20-letters"
 
 
 def answer_of(port: int) -> str:
@@ -15,6 +17,7 @@ def answer_of(port: int) -> str:
         f"Host: 127.0.0.1:{port}",
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
+        f"Authorization: Bearer {TOKEN}",
         "Connection: close",
         f"Content-Length: {len(body)}",
     ]

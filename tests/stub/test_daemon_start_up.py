@@ -56,7 +56,7 @@ WRONG = [
     pytest.param(
         {"idle_exit_seconds": 5}, ("idle_exit_seconds", "not available in this version"), id="idle-exit"
     ),
-    pytest.param({"auth": {"token_file": "/x"}}, ("auth", LATER), id="tokens"),
+    pytest.param({"auth": {"allow_uids": [-1]}}, ("allow_uids", "numeric uids"), id="no-uid"),
     pytest.param({"work_dir": 7}, ("work_dir",), id="wrong-type"),
     pytest.param({"listen": ["0.0.0.0:0"]}, ("0.0.0.0",), id="not-loopback"),
     pytest.param({"umask": "999"}, ("umask",), id="umask"),

@@ -14,6 +14,7 @@ import h11
 from hive_subagent_daemon.access import AccessRule
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress
 from hive_subagent_daemon.listeners import Listeners, bind_all
+from hive_subagent_daemon.tokens import BearerToken
 from hive_subagent_daemon.web import serve
 
 if TYPE_CHECKING:
@@ -179,12 +180,16 @@ async def serving(
     app: ASGIApp,
     *addresses: ListenAddress,
     listeners: Listeners | None = None,
+    allow_uids: frozenset[int] = frozenset(),
+    token: BearerToken | None = None,
     close_streams: Callable[[], Awaitable[None]] = nothing,
 ) -> AsyncIterator[Edge]:
     """Serve the application as the daemon does, until the block ends."""
-    with listeners or bind_all(addresses or [ANY_PORT]) as opened:
+    reachable = token is not None
+    with listeners or bind_all(addresses or [ANY_PORT], reachable=reachable) as opened:
         edge = Edge(opened)
-        rule = AccessRule(os.geteuid(), edge.turn_of_peer, opened.names)
+        known = (os.geteuid(), edge.turn_of_peer, opened.names, allow_uids)
+        rule = AccessRule(*known, token or BearerToken(None))
 
         async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
             with edge.cancel_scope:

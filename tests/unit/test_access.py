@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from hive_subagent_daemon.access import (
     MAX_BODY_BYTES,
+    AccessRule,
     Refusal,
+    refused_caller,
     refused_headers,
     refused_length,
-    refused_peer,
     refused_turn,
 )
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer, UnknownPeer
@@ -19,6 +20,14 @@ from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer, UnknownPeer
 DAEMON_UID = 1000
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 NO_HOSTS: frozenset[str] = frozenset()
+
+
+async def of_no_turn(_peer: Peer) -> str | None:
+    """Find every peer outside of all turns."""
+    return None
+
+
+RULE = AccessRule(DAEMON_UID, of_no_turn)
 
 
 def host_refusal(*hosts: str, names: frozenset[str] = NO_HOSTS) -> Refusal | None:
@@ -34,13 +43,13 @@ def origin_refusal(origin: str, *, unix: bool = False) -> Refusal | None:
 
 @pytest.mark.parametrize("uid", [DAEMON_UID, 0], ids=["own", "root"])
 def test_the_own_user_and_root_may_call(uid: int) -> None:
-    assert refused_peer(TcpPeer(uid, 7, None), DAEMON_UID) is None
-    assert refused_peer(UnixPeer(uid, 7, 7), DAEMON_UID) is None
+    assert refused_caller(TcpPeer(uid, 7, None), [], RULE) is None
+    assert refused_caller(UnixPeer(uid, 7, 7), [], RULE) is None
 
 
 @pytest.mark.parametrize("peer", [TcpPeer(1001, 7, None), UnixPeer(1001, DAEMON_UID, 7)], ids=["tcp", "unix"])
 def test_another_user_is_refused_with_the_way_in(peer: Peer) -> None:
-    refusal = refused_peer(peer, DAEMON_UID)
+    refusal = refused_caller(peer, [], RULE)
     assert refusal is not None
     assert refusal.status == 403
     assert "uid 1001" in refusal.sentence
@@ -48,7 +57,7 @@ def test_another_user_is_refused_with_the_way_in(peer: Peer) -> None:
 
 
 def test_an_unknown_peer_is_refused_with_the_reason() -> None:
-    refusal = refused_peer(UnknownPeer("the connection was closed at once"), 0)
+    refusal = refused_caller(UnknownPeer("the connection was closed at once"), [], AccessRule(0, of_no_turn))
     assert refusal is not None
     assert refusal.status == 403
     assert "because the connection was closed at once" in refusal.sentence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from hive_subagent_daemon import access
-from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, AccessGuard, AccessRule, Connection
+from hive_subagent_daemon import access, guard
+from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, AccessRule, Connection, Refusal
+from hive_subagent_daemon.guard import AccessGuard, RefusalLog
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer, UnknownPeer
 
 if TYPE_CHECKING:
@@ -211,3 +212,21 @@ async def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture
         "refused POST '/x\\nroot logged in': 403, TcpPeer(uid=1001, inode=8, cgroup_id=None): "
     )
     assert "belongs to uid 1001" in line
+
+
+async def test_many_refusals_are_counted_instead(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    now = 0.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    log = RefusalLog()
+    scope = {"type": "http", "method": "GET", "path": "/mcp"}
+    for _ in range(guard.MOST_LOGGED + 20):
+        log.add(scope, Connection(STRANGER), Refusal(403, "No."))
+    assert len(caplog.messages) == guard.MOST_LOGGED + 1
+    assert "only counted" in caplog.messages[-1]
+    now = guard.LOG_PERIOD_SECONDS
+    log.add(scope, Connection(STRANGER), Refusal(403, "No."))
+    assert caplog.messages[-2] == "refused 20 more requests"
+    assert caplog.messages[-1].startswith("refused GET '/mcp': 403, ")

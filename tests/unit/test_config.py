@@ -282,7 +282,10 @@ NOT_SET = {"slice", "memory_max", "memory_high", "memory_swap_max", "tasks_max",
 
 def test_the_effective_configuration_shows_every_key_that_has_a_value(tmp_path: Path) -> None:
     """A key without a default that is not set is left out: TOML has no word for nothing."""
-    assert {key.place for key in KEYS if key.default is None} == {("scopes", name) for name in NOT_SET}
+    assert {key.place for key in KEYS if key.default is None} == {
+        ("auth", "token_file"),
+        *(("scopes", name) for name in NOT_SET),
+    }
     loaded = load(tmp_path)
     shown = tomllib.loads(effective(loaded))
     assert shown["scopes"] == {"manager": "auto", "oom_policy": "continue"}

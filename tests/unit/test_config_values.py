@@ -159,18 +159,31 @@ def test_a_unix_socket_may_be_in_the_home_directory(tmp_path: Path) -> None:
         "192.0.2.1:7310",
         "[::]:7310",
         "[2001:db8::1]:1",
-        "[::ffff:127.0.0.1]:1",
-        "[::1%lo]:1",
-        "[localhost]:1",
         "myhost:7310",
-        "127.1:7310",
-        "*:1",
+        "localhost.example:1",
     ],
 )
 def test_an_address_beyond_loopback_is_refused_by_name(tmp_path: Path, text: str) -> None:
     assert refusal(tmp_path, flags=Flags(listen=("127.0.0.1:1", text))) == (
-        f'--listen: "{text}" is not a loopback address; that needs a token, which is not available in this '
-        'version: use 127.0.0.1, [::1], localhost or "unix:/PATH"'
+        f'--listen: "{text}" is not a loopback address; that needs a token, so set auth.token_file, or use '
+        '127.0.0.1, [::1], localhost or "unix:/PATH"'
+    )
+    allowed = load(tmp_path, 'auth.token_file = "/t"', flags=Flags(listen=("127.0.0.1:1", text)))
+    assert [address.text for address in allowed.listen] == ["127.0.0.1:1", text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[::ffff:127.0.0.1]:1", "[::1%lo]:1", "[localhost]:1", "127.1:7310", "0x7f.1:1", "2130706433:1"),
+        *("*:1", "a b:1", "-a:1", f"{'a' * 64}:1", "a..b:1"),
+    ],
+)
+def test_what_is_neither_an_address_nor_a_name_is_refused(tmp_path: Path, text: str) -> None:
+    toml = 'auth.token_file = "/t"'
+    assert refusal(tmp_path, toml, flags=Flags(listen=(text,))) == (
+        f'--listen: must be "HOST:PORT" or "unix:/PATH" with an address or a host name, not "{text[:60]}'
+        f'{"…" if len(text) > 60 else ""}"'
     )
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hive_subagent_daemon.config_values import TcpAddress, UnixAddress
 from hive_subagent_daemon.errors import StartUpError
-from hive_subagent_daemon.listeners import bind_all
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from hive_subagent_daemon.listeners import bind_all, is_reachable, names_in
 
 
 def test_a_tcp_address_is_listened_on_and_named_with_its_actual_port() -> None:
@@ -137,3 +134,24 @@ def test_a_port_can_be_used_again_at_once_after_a_restart() -> None:
         client.close()
     with bind_all([TcpAddress(*name)]) as again:
         assert again.sockets[0].getsockname() == name
+
+
+@pytest.mark.parametrize(("host", "names"), [("0.0.0.0", set()), ("::", set()), ("127.0.0.3", {"127.0.0.3"})])
+def test_with_a_token_any_address_may_be_listened_on(host: str, names: set[str]) -> None:
+    with bind_all([TcpAddress(host, 0)], reachable=True) as listeners:
+        assert listeners.names == names
+        assert is_reachable(listeners.sockets[0]) == (not names)
+
+
+def test_with_a_token_a_name_may_mean_any_address_and_is_a_right_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer)
+    with bind_all([TcpAddress("Box.example", 0)], reachable=True) as listeners:
+        assert listeners.names == {"box.example"}
+
+
+def test_the_hosts_in_listen_are_right_ones_however_the_sockets_came() -> None:
+    hosts = [TcpAddress(host, 1) for host in ("box", "2001:db8::1", "::")]
+    assert names_in([*hosts, UnixAddress(Path("/s"))]) == {"box", "[2001:db8::1]"}

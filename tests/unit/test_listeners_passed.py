@@ -215,3 +215,13 @@ def test_without_passed_sockets_there_is_none_to_take(monkeypatch: pytest.Monkey
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     assert passed_sockets() is None
+
+
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")], ids=["v4", "v6"]
+)
+def test_with_a_token_a_passed_socket_may_be_reachable(family: socket.AddressFamily, host: str) -> None:
+    with passed(listener(family, (host, 0))) as descriptor:
+        one = adopted(descriptor, reachable=True)
+        assert one.names == frozenset()
+        one.socket.close()

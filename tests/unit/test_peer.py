@@ -7,12 +7,12 @@ import os
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from hive_subagent_daemon import sock_diag
-from hive_subagent_daemon.peer import PROC_NET, PeerFinder, TcpPeer, UnixPeer, UnknownPeer
+from hive_subagent_daemon.peer import PROC_NET, PeerFinder, RemotePeer, TcpPeer, UnixPeer, UnknownPeer
 from tests.support.other_user import NOBODY, as_user, needs_root
 from tests.support.sockets import WAYS, Way, connected, inode_of, listening
 from tests.unit.support_started import own_cgroup, start
@@ -252,3 +252,42 @@ def test_the_peer_of_a_unix_socket_may_be_another_user(finder: PeerFinder) -> No
 def test_a_socket_of_another_family_has_an_unknown_peer(finder: PeerFinder) -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as odd:
         assert isinstance(finder.peer_of(odd), UnknownPeer)
+
+
+class FromElsewhere:
+    """An accepted socket whose other end has the address of a machine that is not this one."""
+
+    family = socket.AF_INET
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return an address for documentation."""
+        return ("198.51.100.7", 40000)
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return an address of ours."""
+        return ("127.0.0.1", 7310)
+
+
+def test_a_peer_with_an_address_of_another_machine_is_a_remote_one(finder: PeerFinder) -> None:
+    accepted = cast("socket.socket", FromElsewhere())
+    assert finder.peer_of(accepted) == RemotePeer("198.51.100.7")
+
+
+def own_address() -> str:
+    """Return an address of this machine that is not a loopback one; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.7", 9))
+        except OSError:
+            pytest.skip("this machine has no other address than loopback")
+        address: str = probe.getsockname()[0]
+    return address
+
+
+def test_who_calls_from_this_machine_is_known_by_whichever_address(finder: PeerFinder) -> None:
+    """A socket that is closed at once must not pass for another machine's either."""
+    address = own_address()
+    with connected(Way(socket.AF_INET, address, socket.AF_INET, address)) as (client, accepted):
+        assert isinstance(finder.peer_of(accepted), TcpPeer)
+        client.close()
+        assert isinstance(finder.peer_of(accepted), UnknownPeer)

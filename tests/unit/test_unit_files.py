@@ -275,3 +275,8 @@ def test_a_socket_in_a_folder_that_is_mounted_later_is_refused_for_the_system() 
     assert settings(user_units(early), "socket")["Socket.ListenStream"] == ["/run/user/1001/hive.sock"]
     with pytest.raises(UnitFilesError, match="/run/user is not there yet"):
         system_units(early)
+
+
+def test_a_name_is_no_address_for_a_socket_unit() -> None:
+    with pytest.raises(UnitFilesError, match=r"box:7310: systemd looks up no names: a socket unit needs an"):
+        user_units(replace(BASE, listen=(TcpAddress("box", 7310),)))

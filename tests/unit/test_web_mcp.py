@@ -87,17 +87,6 @@ async def test_an_unknown_session_is_told_so_that_a_client_opens_a_new_one() -> 
         assert (await client.call("POST", "/mcp", headers, rpc("ping", {}))).status == 404
 
 
-async def test_sessions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_endpoint, "MAX_SESSIONS", 2)
-    async with mcp_serving() as served, served.edge.client() as client:
-        await handshake(client)
-        await handshake(client)
-        body = rpc("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
-        refused = await client.call("POST", "/mcp", JSON_HEADERS, body)
-        assert (refused.status, "Too many open sessions" in refused.text) == (503, True)
-        assert await modern_echo(client, "still served") == "still served"
-
-
 async def test_a_ten_megabyte_argument_reaches_the_tool() -> None:
     text = "x" * 10_000_000
     async with mcp_serving() as served, served.edge.client() as client:

@@ -13,10 +13,10 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from hive_subagent_daemon import access, web
+from hive_subagent_daemon import access, door, edge_protocol, web
 from hive_subagent_daemon.config_values import TcpAddress
 from hive_subagent_daemon.mcp_endpoint import Paths
-from hive_subagent_daemon.peer import Peer, PeerFinder, TcpPeer, UnknownPeer
+from hive_subagent_daemon.peer import AnyPeer, PeerFinder, TcpPeer
 from tests.support.edge import Client, Echo, serving
 from tests.support.other_user import as_user, needs_root
 
@@ -76,6 +76,24 @@ async def test_another_user_that_sends_a_call_and_closes_at_once_never_reaches_t
 
 
 @needs_root
+async def test_another_user_that_closes_its_half_never_reaches_the_application() -> None:
+    echo = Echo()
+
+    def send_and_half_close() -> bytes:
+        with socket.create_connection(address, 5) as client:
+            client.sendall(CALL)
+            client.shutdown(socket.SHUT_WR)
+            return client.recv(65536)[:13]
+
+    async with serving(echo) as edge:
+        address = edge.address
+        for _ in range(20):
+            with as_user(send_and_half_close) as other:
+                assert await other.async_result() in {b"", b"HTTP/1.1 403 "}
+    assert echo.reached == []
+
+
+@needs_root
 async def test_another_user_cannot_hide_behind_a_later_connection_of_ours() -> None:
     """It sends a call, resets, and our own client then connects from the very same port."""
     echo = Echo()
@@ -108,7 +126,7 @@ class StrangersOnly(PeerFinder):
     """Finds a stranger at the other end of every connection, so that one test user can play one."""
 
     @override
-    def peer_of(self, accepted: AnySocket) -> Peer | UnknownPeer:
+    def peer_of(self, accepted: AnySocket) -> AnyPeer:
         """Return a stranger, but the real peer on a connection to the second address."""
         peer = super().peer_of(accepted)
         return peer if accepted.getsockname()[0] == "127.0.0.2" else TcpPeer(STRANGER, 1, None)
@@ -124,7 +142,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_connection_of_a_stranger_ends_soon_even_when_it_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web, "STRANGER_SECONDS", 0.1)
+    monkeypatch.setattr(edge_protocol, "STRANGER_SECONDS", 0.1)
     async with serving(Echo()) as edge, edge.client() as silent:
         assert await ended(silent)
 
@@ -133,7 +151,7 @@ async def test_the_connection_of_a_stranger_ends_soon_even_when_it_is_silent(
 async def test_strangers_cannot_use_up_the_connections() -> None:
     addresses = [TcpAddress("127.0.0.1", 0), TcpAddress("127.0.0.2", 0)]
     async with serving(Paths({"/mcp": Echo()}), *addresses) as edge:
-        with edge.clients(web.MAX_STRANGERS) as clients:
+        with edge.clients(door.MAX_OF_ONE_STRANGER) as clients:
             assert (await clients[-1].call("GET", "/healthz")).status == 200
             async with edge.client() as one_too_many:
                 assert await ended(one_too_many)

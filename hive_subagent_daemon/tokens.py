@@ -1,0 +1,114 @@
+"""The bearer token: read from its file, compared in constant time, replaced when the file is read again."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hive_subagent_daemon.config_values import CREDENTIALS
+from hive_subagent_daemon.errors import SubagentError
+from hive_subagent_daemon.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_log = logging.getLogger(__name__)
+
+# 22 characters of base64 are 128 random bits; 16 of anything else are the least that nobody guesses.
+MIN_CHARACTERS: Final = 16
+MAX_CHARACTERS: Final = 4096
+HOW_TO_MAKE_ONE: Final = "`openssl rand -hex 32` makes a good one"
+_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
+# What an Authorization header can carry (RFC 6750, b64token).
+_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
+
+
+class TokenError(SubagentError):
+    """A token file that cannot be used; the message names it and never shows what is in it."""
+
+
+class BearerToken:
+    """The token that lets other peers in, or none; nothing ever shows it."""
+
+    def __init__(self, file: Path | None, environ: Mapping[str, str] | None = None) -> None:
+        """Remember the file, without reading it: until `read` has succeeded nothing matches."""
+        self._file: Final = file
+        self._environ: Final = environ or {}
+        self._token: bytes | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is a file, so that a peer may come with a token."""
+        return self._file is not None
+
+    def read(self) -> None:
+        """Take over what the file holds now; on TokenError what was read before stays."""
+        if self._file is None:
+            return
+        path = _place(self._file, self._environ)
+        self._token = _content(path)
+        if (mode := path.stat().st_mode) & _OTHERS:
+            _log.warning(
+                "the token file %s can be read or written by others (mode %04o): chmod 600 it",
+                path,
+                stat.S_IMODE(mode),
+            )
+
+    def read_again(self) -> None:
+        """Take over what the file holds now; when it cannot be used say so and keep the old token."""
+        try:
+            self.read()
+        except TokenError as error:
+            _log.error("the token file was not read again, the old token stays: %s", error)
+            return
+        if self.configured:
+            _log.info("the token file was read again")
+
+    def came_with(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Tell whether the one Authorization header of a request carries the token."""
+        values = [value for name, value in headers if name == b"authorization"]
+        if self._token is None or len(values) != 1:
+            return False
+        scheme, _, given = values[0].partition(b" ")
+        same = hmac.compare_digest(given.strip(b" "), self._token)
+        return scheme.lower() == b"bearer" and same
+
+
+def _place(file: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the file is; a credential's folder is known only to the service that it is given to."""
+    if file.parts[0] != CREDENTIALS:
+        return file
+    folder = environ.get(CREDENTIALS[1:])
+    if not folder:
+        message = (
+            f"{file}: {CREDENTIALS} is not set, which systemd does for a service with LoadCredential=; "
+            "add that to the service, or name the file itself in auth.token_file."
+        )
+        raise TokenError(message)
+    return Path(folder, *file.parts[1:])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        token = read_regular(path, MAX_CHARACTERS + 3).rstrip(b"\r\n")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        message = f"{path}: the token file cannot be read ({reason}); mend it, or change auth.token_file."
+        raise TokenError(message) from error
+    if not MIN_CHARACTERS <= len(token) <= MAX_CHARACTERS:
+        message = (
+            f"{path}: a token has {MIN_CHARACTERS} to {MAX_CHARACTERS} characters, in one line; "
+            f"{HOW_TO_MAKE_ONE}."
+        )
+        raise TokenError(message)
+    if not _TOKEN.fullmatch(token):
+        message = (
+            f"{path}: a token consists of letters, digits and -._~+/ in one line, because a header has to "
+            f"carry it; {HOW_TO_MAKE_ONE}."
+        )
+        raise TokenError(message)
+    return token
