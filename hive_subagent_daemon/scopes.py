@@ -127,11 +127,12 @@ class ScopeLauncher:
         except BusError as error:
             _log.error("systemd cannot be asked what is left of turn %s: %s", root.turn, error)
             return await self._groups.left_behind(root)
-        if path is None:
-            return await self._groups.marked(root)
         child = ScopeChild(self, self._groups.child(root, foreign=True), units, turn=root.turn)
-        child.slice_cgroup = cgroups.at(path) if path else None
-        return child
+        if path is not None:
+            child.slice_cgroup = cgroups.at(path) if path else None
+            return child
+        # Not a unit of this manager: perhaps of another one, which made it before a change of `manager`.
+        return child if child.find(root) else await self._groups.marked(root)
 
     def turn_of(self, peer: Peer) -> str | None:
         """Return the running turn whose scope a peer is in: by the cgroup in which its socket was made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -34,5 +35,11 @@ async def in_thread(function: Callable[[Unpack[ArgumentsT]], ResultT], *argument
     except RuntimeError as error:
         if began:
             raise
-        _log.warning("blocking work holds up the daemon: %s", error)
+        say_once(str(error))
         return function(*arguments)
+
+
+@cache
+def say_once(reason: str) -> None:
+    """Log why work is done in the event loop, the first time."""
+    _log.warning("blocking work holds up the daemon from now on, now and then: %s", reason)

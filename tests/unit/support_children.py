@@ -186,7 +186,8 @@ class FakeLauncher:
         child = FakeChild(1_000_000 + len(self.specs), spec.stdout, stubborn=self.stubborn)
         child.scope, child.limit = root.scope, self.limit
         self.created()
-        await recorded(Placed(child.pid, child.start, None, self.limit))
+        cgroup = f"/{root.scope.removesuffix('scope')}slice" if root.scope else None
+        await recorded(Placed(child.pid, child.start, cgroup, self.limit))
         self.at_the_gate()
         if self.go_on is not None:
             await self.go_on.wait()

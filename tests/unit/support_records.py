@@ -126,5 +126,7 @@ any_turn_record = st.builds(
     pid=st.one_of(st.none(), st.integers(0, 2**22)),
     pid_start=st.one_of(st.none(), st.integers(0, 2**60)),
     scope=_some,
+    cgroup=_some,
     memory_limit_bytes=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
+    oom_outlived=st.integers(0, 2**31),
 )

@@ -140,14 +140,20 @@ class FakeOomd(OomdWatch):
 
 
 def launcher_of(
-    children: Children, manager: FakeManager, oomd: FakeOomd, *, folder: Path, scopes: Scopes | None = None
+    children: Children,
+    manager: FakeManager,
+    oomd: FakeOomd,
+    *,
+    folder: Path,
+    scopes: Scopes | None = None,
+    own_unit: str | None = None,
 ) -> ScopeLauncher:
     """Return the launcher that is tested; it keeps notes in a folder."""
     return ScopeLauncher(
         children,
         manager,
         scopes=scopes or Scopes(ScopeChoice.USER),
-        place=Place(PARENT, INSTANCE),
+        place=Place(PARENT, INSTANCE, own_unit),
         to_stop=slices_in(folder),
         oomd=oomd,
         description="user scope",

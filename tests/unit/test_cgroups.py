@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,35 @@ def test_the_second_version_is_told_by_its_file_at_the_root(root: Path) -> None:
     assert not cgroups.is_unified()
     cgroup(root, cgroup__controllers="cpu memory\n")
     assert cgroups.is_unified()
+
+
+def test_a_root_that_may_not_be_entered_is_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cgroup(root, cgroup__controllers="cpu memory\n")
+
+    def refuse(path: Path, **_: bool) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.stat", refuse)
+        assert not cgroups.is_unified()
+
+
+def test_the_ids_of_a_cgroup_and_of_all_below_it_are_told(root: Path) -> None:
+    top = cgroup(root / "a.slice")
+    assert not cgroups.has_children(top)
+    inner = cgroup(top / "b.scope" / "c")
+    cgroup(root / "other.slice")
+    assert cgroups.has_children(top)
+    assert not cgroups.has_children(inner)
+    assert cgroups.ids_in(top) == {folder.stat().st_ino for folder in (top, inner.parent, inner)}
+    gone = root / "gone.slice"
+    assert (cgroups.has_children(gone), cgroups.ids_in(gone), cgroups.id_of(gone)) == (False, set(), None)
+
+
+@pytest.mark.parametrize("path", ["/", "/a.slice", "/a.slice/b.scope"])
+def test_a_path_is_named_as_it_was_given(root: Path, path: str) -> None:
+    assert cgroups.at(path).is_relative_to(root)
+    assert cgroups.path_of(cgroups.at(path)) == path
 
 
 @pytest.mark.parametrize("path", ["/a.slice/b.scope", "a.slice/b.scope"])

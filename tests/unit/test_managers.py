@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from hive_subagent_daemon.config_values import Percent, ScopeChoice, Scopes
 from hive_subagent_daemon.errors import StartUpError
 from hive_subagent_daemon.managers import NoManagerError, User, choose_launcher, manager_for
 from hive_subagent_daemon.oomd import SYSTEM_BUS, OomdWatch
+from hive_subagent_daemon.scopes import Place
 from tests.support.slices import slices_in
 from tests.unit.support_bus import FakeBus, Manner, body, returned, serving
 from tests.unit.support_turns import LIMIT_SECONDS, Parts, until
@@ -164,6 +167,69 @@ async def bus(machine: Machine) -> AsyncIterator[FakeBus]:
     async with serving(made):
         yield made
         made.hang_up()
+
+
+@pytest.mark.usefixtures("bus")
+async def test_control_groups_that_may_not_be_looked_at_are_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container or under InaccessiblePaths=: a reason, and with `auto` turns all the same."""
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path.is_relative_to(machine.cgroup):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert (await machine.refusal()).startswith(f"cgroup v2 is not mounted at {machine.cgroup}")
+
+
+OF_SYSTEM = "system.slice/x.service"
+OF_USER = "user.slice/user-{uid}.slice/user@{uid}.service/app.slice/x.service"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "choice", "user", "unit"),
+    [
+        (OF_SYSTEM, SYSTEM, ROOT, "x.service"),
+        (OF_USER.format(uid=1234), USER, AGENT, "x.service"),
+        (OF_SYSTEM, USER, AGENT, None),
+        (OF_USER.format(uid=5), USER, AGENT, None),
+        (OF_SYSTEM, USER, ROOT, None),
+        (OF_USER.format(uid=0), USER, ROOT, "x.service"),
+        (OF_USER.format(uid=0), SYSTEM, ROOT, None),
+        (f"{OF_SYSTEM}/below", SYSTEM, ROOT, None),
+        ("user.slice/user-0.slice/session-1.scope", SYSTEM, ROOT, None),
+        (None, SYSTEM, ROOT, None),
+    ],
+)
+async def test_scopes_come_before_the_own_unit_only_in_the_manager_that_runs_it(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    cgroup: str | None,
+    choice: ScopeChoice,
+    user: User,
+    unit: str | None,
+) -> None:
+    """What another manager does not know would be a unit that is not found there."""
+    place = machine.run_user / str(user.uid)
+    place.mkdir()
+    monkeypatch.setattr(managers, "SYSTEM_BUS", place / "bus")
+    monkeypatch.setattr(cgroups, "of_process", lambda _: cgroup and cgroups.at(cgroup))
+    own_units: list[str | None] = []
+
+    def note(*place: str) -> Place:
+        own_units.append(place[2])
+        return Place(*place)
+
+    monkeypatch.setattr(managers, "Place", note)
+    bus = FakeBus(place / "bus")
+    bus.answers["Get"] = version
+    async with serving(bus):
+        await machine.choose(choice, user=user)
+        bus.hang_up()
+    assert own_units == [unit]
 
 
 @pytest.mark.parametrize("choice", [AUTO, USER])

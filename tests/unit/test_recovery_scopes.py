@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT, PEAK = 64 * 1024**2, 65 * 1024**2
 SCOPE = f"unit-{TURN}.scope"
+CGROUP = f"/unit-{TURN}.slice"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def parts(tmp_path: Path) -> Parts:
 
 def in_scope(parts: Parts) -> TurnRecord:
     """Return the record of a turn that ran in a scope with a memory limit."""
-    return replace(record(parts), scope=SCOPE, memory_limit_bytes=LIMIT)
+    return replace(record(parts), scope=SCOPE, cgroup=CGROUP, memory_limit_bytes=LIMIT)
 
 
 def left(parts: Parts, *, alive: bool = False, counters: OomCounters | None = None) -> FakeChild:
@@ -65,7 +66,7 @@ async def test_memory_that_ran_out_while_no_daemon_ran_is_told_by_the_counters_t
     assert child.signals == []
     assert (child.oom_asked, child.released) == ([False], 1)
     [root] = parts.launcher.looked_for
-    assert root.scope == SCOPE
+    assert (root.scope, root.cgroup) == (SCOPE, CGROUP)
 
 
 async def test_a_turn_that_had_its_result_is_completed_though_memory_had_run_out(parts: Parts) -> None:
@@ -74,6 +75,17 @@ async def test_a_turn_that_had_its_result_is_completed_though_memory_had_run_out
     end = await settle(parts)
     assert (end["outcome"], end["oom"]["kills"]) == ("completed", 2)
     assert any("killed 2 processes" in warning for warning in end["warnings"])
+
+
+@pytest.mark.parametrize(("outlived", "cause"), [(0, "oom"), (1, "oom"), (2, "unknown")])
+async def test_what_claude_had_outlived_when_its_daemon_died_does_not_explain_its_end(
+    parts: Parts, outlived: int, cause: str
+) -> None:
+    leave(parts, replace(in_scope(parts), oom_outlived=outlived), stdout=streams.lines(streams.init()))
+    left(parts, counters=OomCounters(2, PEAK))
+    end = await settle(parts)
+    assert end["outcome"] == ("killed" if cause == "oom" else "lost")
+    assert (end["cause"], end["oom"]["kills"]) == (cause, 2)
 
 
 @pytest.mark.parametrize("counters", [None, OomCounters(0, PEAK)], ids=["not-counted", "none"])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.launcher import Child
     from hive_subagent_daemon.membership import TurnRoot
+    from hive_subagent_daemon.peer import Peer
 
 EVENTS = "low 0\nhigh 0\nmax 9\noom 1\noom_kill {kills}\noom_group_kill 0\n"
 HIDING = "(env -i PATH=$PATH setsid ../sleeper &);"
@@ -261,7 +262,9 @@ async def test_a_caller_elsewhere_or_of_whom_nothing_is_known_is_no_turns(
     elsewhere = kernel.make("elsewhere.scope").stat().st_ino
     places = ["/", "/elsewhere.scope", f"/{PARENT}/{child.scope}x/y", None]
     unix = [UnixPeer(0, 0, child.pid, place) for place in places]
-    for peer in (TcpPeer(0, 7, elsewhere), TcpPeer(0, 7, None), *unix):
+    tcp = [TcpPeer(0, 7, elsewhere), TcpPeer(0, 7, None)]
+    peers: list[Peer] = [*tcp, *unix]
+    for peer in peers:
         assert turns.launcher.turn_of(peer) is None
 
 

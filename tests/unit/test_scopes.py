@@ -91,6 +91,7 @@ async def gone_without_a_trace(turns: Turns) -> None:
 
 async def gone_when_its_slice_is(turns: Turns, manager: FakeManager) -> None:
     """Check that nothing was executed, and that the pid of the gate is kept until systemd lets go of it."""
+    await soon(zombies)
     [gate] = zombies()
     assert turns.alive() == []
     assert manager.stopped == []
@@ -110,7 +111,7 @@ def zombies() -> list[int]:
 
 def noted(turns: Turns) -> list[str]:
     """Return the slices that a later daemon would stop."""
-    return sorted(os.listdir(turns.state / "slices"))
+    return sorted(path.name for path in (turns.state / "slices").iterdir())
 
 
 # Launching
@@ -154,6 +155,19 @@ async def test_a_scope_without_limits_has_those_of_systemd(turns: Turns, manager
     }
 
 
+async def test_a_scope_is_stopped_after_the_unit_of_the_daemon_at_a_shutdown(
+    tmp_path: Path, manager: FakeManager
+) -> None:
+    make = partial(
+        launcher_of, manager=manager, oomd=FakeOomd(), folder=tmp_path / "state", own_unit="x.service"
+    )
+    with subreaper():
+        turns = Turns(tmp_path, make=make)
+        await turns.launch("a", *SLEEP)
+        await turns.kill_all()
+    assert manager.scopes[0][1]["Before"] == ("as", ["x.service"])
+
+
 @pytest.mark.parametrize(
     ("wanted", "properties"),
     [
@@ -167,6 +181,7 @@ async def test_a_scope_without_limits_has_those_of_systemd(turns: Turns, manager
         (Scopes(memory_high=Percent(50)), {"MemoryHighScale": ("u", (2**32 - 1) // 2)}),
         (Scopes(memory_swap_max=Percent(1)), {"MemorySwapMaxScale": ("u", (2**32 - 1) // 100)}),
         (Scopes(tasks_max=Percent(10)), {"TasksMaxScale": ("u", (2**32 - 1) // 10)}),
+        (Scopes(tasks_max=Percent(100)), {"TasksMax": ("t", 2**64 - 1)}),  # else systemd refuses
     ],
 )
 async def test_each_limit_has_its_property(

@@ -198,6 +198,7 @@ async def test_a_turn_is_recorded_whole_before_its_process_executes_anything(par
     [record] = seen
     assert scopes == [answer["scope"]]  # by it the units are found again, should the daemon die now
     assert (record["scope"], record["memory_limit_bytes"]) == (answer["scope"], 4096)
+    assert record["cgroup"] == f"/unit-{answer['turn']}.slice"  # by it, also without a manager
     assert (record["pid"], record["pid_start"]) == (answer["pid"], 7)
     assert record["archived"] == [{"source": str(transcript), "target": f"{transcript}.archived"}]
     assert record["turn"] == answer["turn"]

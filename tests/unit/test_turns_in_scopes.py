@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -153,6 +154,52 @@ async def test_our_own_kill_is_not_looked_for_with_systemd_oomd(parts: Parts) ->
         await parts.registry.stop()
         assert (await parts.ended(turn))["cause"] == "daemon stopped"
     assert parts.launcher.children[-1].oom_asked == [False]
+
+
+async def test_the_limit_that_is_told_is_the_last_that_was_read_while_claude_lived(parts: Parts) -> None:
+    """As after `systemctl set-property`; when claude is gone the scope and its limit can be gone too."""
+    async with parts.running():
+        turn_id: str = (await parts.start())["turn"]
+        turn, child = running(parts)
+        child.limit = 2 * LIMIT
+        await until(lambda: turn.memory_limit_bytes == 2 * LIMIT)
+        child.counters = OomCounters(1, PEAK)
+        child.gone.set()
+        child.limit = None
+        turn.look()
+        child.exit = KILLED
+        end = await parts.ended(turn_id)
+    assert end["oom"] == {"kills": 1, "peak_bytes": PEAK, "limit_bytes": 2 * LIMIT}
+
+
+async def test_what_claude_has_outlived_is_in_its_record_for_the_next_daemon(parts: Parts) -> None:
+    async with parts.running():
+        await parts.start()
+        _, child = running(parts)
+        [(_, _, before)] = parts.records.turns()
+        child.counters = OomCounters(3, PEAK)
+
+        def stored() -> bool:
+            [(_, _, record)] = parts.records.turns()
+            assert record is not None
+            assert before is not None
+            return record == replace(before, oom_outlived=3)
+
+        await until(stored)
+
+
+async def test_that_the_record_cannot_be_brought_up_to_date_is_said_and_the_turn_goes_on(
+    parts: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with parts.running():
+        turn: str = (await parts.start())["turn"]
+        _, child = running(parts)
+        parts.storage.broken = "turns"
+        child.counters = OomCounters(1, PEAK)
+        await until(lambda: "was not brought up to date" in caplog.text)
+        parts.heal()
+        child.succeed()
+        assert (await parts.ended(turn))["outcome"] == "completed"
 
 
 # What running turns show

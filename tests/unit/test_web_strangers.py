@@ -118,7 +118,7 @@ async def test_another_user_cannot_hide_behind_a_later_connection_of_ours() -> N
                     own.connect(address)
                     served += 1
                     assert (await Client(own).call("GET", "/own")).status == 200
-    assert served > 10
+    assert served > 2  # a busy machine serves few in that time
     assert echo.reached == ["/own"] * served
 
 

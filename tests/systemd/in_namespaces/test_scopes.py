@@ -87,6 +87,23 @@ def test_the_scope_has_the_properties_of_the_configuration(make_service: MakeSer
     assert re.search(r"\bx\b", form.manager.show(scope, "Description"))
 
 
+def test_a_scope_is_stopped_after_the_daemon_where_the_same_manager_runs_both(
+    service: Service, form: Form
+) -> None:
+    """At a shutdown: the daemon tells how its turns ended. Of another manager's unit nothing is made up."""
+    scope = service.start("x", endless()).content["scope"]
+    before = form.manager.show(scope, "Before").split()
+    assert (service.unit in before) is (form.uid == 0)
+    assert service.unit not in form.manager.units() or form.uid == 0
+
+
+def test_the_whole_of_everything_is_a_limit_that_systemd_takes(make_service: MakeService, form: Form) -> None:
+    names = ("memory_max", "memory_high", "memory_swap_max", "tasks_max")
+    service = make_service(Setting(tables={"scopes": dict.fromkeys(names, "100%")})).boot()
+    scope = service.start("x", endless()).content["scope"]
+    assert form.manager.show(scope, "TasksMax") == "infinity"
+
+
 def test_that_limits_have_no_effect_here_is_said(make_service: MakeService) -> None:
     """This machine has no memory controller; systemd takes the limits all the same."""
     service = make_service(Setting(tables={"scopes": LIMITS})).boot()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.stub.steps import assistant, forever, init, reach, result
+from tests.stub.steps import Step, assistant, forever, init, reach, result
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import Setting
 from tests.systemd.hungry_claude import eat, feed
@@ -92,13 +92,53 @@ def test_a_kill_from_outside_after_a_child_ran_out_of_memory_is_no_oom_kill(
     service = limited(make_service)
     pid = service.start("x", [*FEEDING[:-1], forever()]).content["pid"]
     service.reached("survived", within=30)
-    began = service.status_of("x")["running_seconds"]
-    # The daemon looks at the counters once a second.
-    eventually(lambda: service.status_of("x")["running_seconds"] > began + 3, within=20, what="a look")
+    looked_at(service)
     os.kill(pid, signal.SIGKILL)
     end = service.loose_end("x")
     assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGKILL", "unknown")
     assert_kills(end, kills=1)
+
+
+def looked_at(service: Service) -> None:
+    """Wait until the daemon has looked at the turn's counters, which it does once a second."""
+    began = service.status_of("x")["running_seconds"]
+    eventually(lambda: service.status_of("x")["running_seconds"] > began + 3, within=20, what="a look")
+
+
+@only_as_user
+def test_the_limit_that_is_told_is_the_one_that_was_set_last(make_service: MakeService) -> None:
+    """Somebody may change it while the turn runs."""
+    service = limited(make_service)
+    gate: Step = {"do": "wait_for", "gate": "go"}
+    scope = service.start("x", [init(), reach("up"), gate, *EATING[1:]]).content["scope"]
+    service.reached("up")
+    more = LIMIT_BYTES + 20 * 1024 * 1024
+    service.form.manager.systemctl("set-property", "--runtime", "--", scope, f"MemoryMax={more}")
+    assert service.status_of("x")["memory_limit_bytes"] == more
+    looked_at(service)
+    service.open_gate("go")
+    end = service.loose_end("x", within=30)
+    assert (end["outcome"], end["cause"]) == ("killed", "oom")
+    assert (end["oom"]["limit_bytes"], end["oom"]["kills"]) == (more, 1)
+    assert LIMIT_BYTES < end["oom"]["peak_bytes"] <= more * 1.05
+
+
+@only_as_user
+def test_what_claude_outlived_before_a_crash_of_the_daemon_does_not_explain_its_end(
+    make_service: MakeService,
+) -> None:
+    service = limited(make_service)
+    pid = service.start("x", [*FEEDING[:-1], forever()]).content["pid"]
+    service.reached("survived", within=30)
+    looked_at(service)
+    daemon = service.main_pid
+    os.kill(daemon, signal.SIGSTOP)  # it sees nothing of what follows
+    os.kill(pid, signal.SIGKILL)
+    service.kill()
+    service.is_back(daemon)
+    [end] = service.loose_ends("x")
+    assert (end["outcome"], end["cause"], end["oom"]["kills"]) == ("lost", "unknown", 1)
+    assert_lives_on(service, service.main_pid)
 
 
 @only_as_user
