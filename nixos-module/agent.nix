@@ -15,10 +15,11 @@ let
   cfg = mcp.subagent;
   servers = config.hyperhive.extraMcpServers;
 
+  own = config.services.hive-subagent.agents.${cfg.agent};
   # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.
   ownEntry = {
     type = "http";
-    url = core.url "127.0.0.1" mcp.subagentHttpPort;
+    url = core.url own.listenAddress own.port;
     allowedTools = [ "*" ];
   };
 
@@ -36,11 +37,12 @@ let
           Whether subagents of this agent get this MCP server too. Without a single such entry they have none.
         '';
       };
-      config._module.freeformType = lib.mkIf (!isDeclaredElsewhere options) (types.attrsOf types.anything);
+      config._module.freeformType = lib.mkIf (!isDeclaredElsewhere options) (lib.mkDefault (types.attrsOf types.anything));
     };
 
   leaves = options.hyperhive.extraMcpServers.type.getSubOptions [ ];
-  fittingEntry = lib.filterAttrs (key: _: !isDeclaredElsewhere leaves || leaves ? ${key}) ownEntry;
+  isOpen = (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
+  fittingEntry = lib.filterAttrs (key: _: isOpen || !isDeclaredElsewhere leaves || leaves ? ${key}) ownEntry;
 
   # Other ports of `hyperhive.mcp`: they are on the same loopback address.
   otherPorts = lib.filterAttrs (
@@ -120,6 +122,7 @@ in
         option = "hyperhive.mcp.${name}";
         address = "127.0.0.1";
         inherit port;
+        isOurs = false;
       }) otherPorts;
     };
   };

@@ -44,6 +44,8 @@ in
     credentialFaults
     credentialsDirectory
     literalSecretFaults
+    serverSecretFaults
+    settingsFileFaults
     ;
   inherit (units)
     execLine
@@ -63,8 +65,13 @@ in
       agent,
       uid,
     }:
-    names.nameFaults { inherit option name; }
-    ++ names.sliceFaults "${option}.limits.slice" agent.limits.slice
+    (
+      let
+        faults = names.nameFaults { inherit option name; };
+      in
+      # The default of the slice follows the name.
+      if faults == [ ] then names.sliceFaults "${option}.limits.slice" agent.limits.slice else faults
+    )
     ++ names.uidFaults { inherit option agent uid; }
     ++ ports.listenAddressFaults {
       option = "${option}.listenAddress";
@@ -77,6 +84,8 @@ in
     ++ secrets.sharedIdFaults option agent
     ++ secrets.literalSecretFaults "${option}.environment" agent.environment
     ++ secrets.literalSecretFaults "${option}.settings.environment" (settings.environmentIn agent.settings)
+    ++ secrets.settingsFileFaults "${option}.settings" agent.settings
+    ++ secrets.serverSecretFaults "${option}.mcpServers" agent.mcpServers
     ++ mcp.serverFaults "${option}.mcpServers" agent.mcpServers
     ++ mcp.depthFaults option agent
     ++ settings.settingsFaults "${option}.settings" agent.settings

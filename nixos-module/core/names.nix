@@ -41,7 +41,7 @@ rec {
         if isMatch kept character && !(index == 0 && character == ".") then
           character
         else
-          "\\x${hex codes.${character}}";
+          "\\x${hex (codes.${character} or 63)}";
     in
     concat (builtins.genList one (builtins.length all));
 

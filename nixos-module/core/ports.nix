@@ -55,13 +55,13 @@ rec {
         + ''Use "127.0.0.1" or "::1", or set settings.auth.token_file too.''
       );
 
-  # Given every user of a port as { who, option, address, port }: what two of them share.
+  # Given every user of a port as { who, option, address, port, isOurs }: what two of them share, one of them ours.
   portFaults =
     users:
     let
       count = builtins.length users;
       isWild = address: address == "0.0.0.0" || address == "::";
-      overlap = a: b: a.port == b.port && (a.address == b.address || isWild a.address || isWild b.address);
+      overlap = a: b: (a.isOurs or true || b.isOurs or true) && a.port == b.port && (a.address == b.address || isWild a.address || isWild b.address);
       pairsWith =
         index:
         let

@@ -101,6 +101,48 @@ in
   );
   "one name for two credentials" = one { credentials.KEY = "/a"; secretEnvironment.KEY = "/b"; }
     "agents.coder.secretEnvironment.KEY: is also the name of a credential of this agent. Rename the one in credentials.";
+  "names that are no text of ASCII" = case (map (name: builtins.length (faultsOf { inherit name; })) [
+    "ü"
+    "a
+b"
+  ]) [ 1 1 ];
+  "the slice of a name that is wrong is not told too" = case (builtins.length (
+    core.agentFaults {
+      option = "agents.ü";
+      name = "ü";
+      uid = 1000;
+      agent = good // { limits.slice = core.defaultSlice "ü"; };
+    }
+  )) 1;
+  "files with secrets in the store" = case
+    (map (settings: builtins.length (faultsOf { inherit settings; })) [
+      { auth.token_file = "/nix/store/abc-token"; }
+      { auth.token_file = "/nix//store/abc-token"; }
+      { environment.KEY.file = "/nix/store/abc"; }
+      { loose_ends.sinks = [ { type = "http"; url = "http://127.0.0.1/"; header_file = ./core_cases.nix; } ]; }
+      { auth.token_file = "/run/secrets/token"; }
+    ])
+    [ 1 1 1 1 0 ];
+  "literal secrets by their names" = case
+    (map (name: builtins.length (faultsOf { environment.${name} = "x"; })) [
+      "GITHUB_TOKEN"
+      "AWS_SECRET_ACCESS_KEY"
+      "api_key"
+      "MAX_OUTPUT_TOKENS"
+      "KEYBOARD"
+    ])
+    [ 1 1 1 0 0 ];
+  "secrets of MCP servers" = case
+    (map (server: builtins.length (faultsOf { mcpServers.docs = server; })) [
+      { inherit url; headers.Authorization = "Bearer sk-live"; }
+      { inherit url; headers.Authorization = "Bearer \${TOKEN}"; }
+      { command = "/bin/x"; env.API_KEY = "x"; }
+      { command = "/bin/x"; env.LANG = "C"; }
+    ])
+    [ 1 0 1 0 ];
+  "ports of others among themselves are not ours to tell" = case
+    (core.portFaults (map (name: user name "127.0.0.1" 9000 // { isOurs = false; }) [ "a" "b" ]))
+    [ ];
   "a secret in the store" = one { environment.ANTHROPIC_API_KEY = "sk-1"; } (
     "agents.coder.environment.ANTHROPIC_API_KEY: looks like a secret, and this value would stand in the Nix store, which "
     + ''every user can read. Use secretEnvironment.ANTHROPIC_API_KEY with the path of a file that holds it, for instance ''

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,10 +16,10 @@ from tests.stub.stub_call import TOKEN
 from tests.support.daemon_harness import Setting
 from tests.support.mcp_call import meta
 from tests.support.other_user import NOBODY, needs_root
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.stub.conftest import MakeDaemon
 
@@ -57,6 +58,8 @@ def ran(*words: object) -> str:
 def far_away(near: int) -> Iterator[int]:
     """Connect the network of a process with one of its own; yields a process in that one."""
     far = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    network = Path(f"/proc/{far.pid}/ns/net")
+    eventually(lambda: network.readlink() != Path("/proc/self/ns/net").readlink(), what="another network")
     link = [
         "ip",
         "link",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,15 +66,15 @@ def complaints(texts: Iterable[tuple[str, str]], folder: Path, *, user: bool) ->
     paths = [folder / name for name, _ in texts]
     for path, (_, text) in zip(paths, texts, strict=True):
         path.write_text(text)
-    runtime = folder / "runtime"
-    runtime.mkdir()
     manager = ("--user",) if user else ("--system",)
-    ran = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *manager, *map(str, paths)],
-        env=os.environ | {"XDG_RUNTIME_DIR": str(runtime)},
-        capture_output=True,
-        text=True,
-        timeout=VERIFY_SECONDS,
-        check=False,
-    )
+    # A short name: the sockets of other packages' units are below it, and have paths of at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="hsr.", dir="/tmp") as runtime:
+        ran = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", *manager, *map(str, paths)],
+            env=os.environ | {"XDG_RUNTIME_DIR": runtime},
+            capture_output=True,
+            text=True,
+            timeout=VERIFY_SECONDS,
+            check=False,
+        )
     return ran.stdout + ran.stderr + (f"\ncode {ran.returncode}" if ran.returncode else "")

@@ -18,7 +18,7 @@ from hive_subagent_daemon.gate import SpawnError
 from hive_subagent_daemon.launcher import Placed, PlacingError
 from hive_subagent_daemon.unit_names import TurnUnits, turn_units
 from hive_subagent_daemon.values import Exited, Signalled
-from tests.support.processes import is_alive
+from tests.support.processes import eventually, is_alive
 from tests.unit.support_gate import shell, subreaper
 from tests.unit.support_process_group import Turns
 from tests.unit.support_scopes import INSTANCE, PARENT, FakeKernel, FakeManager, FakeOomd, launcher_of
@@ -124,7 +124,8 @@ async def test_a_turn_is_in_its_scope_then_recorded_and_only_then_executed(
 
     def look(step: str, pid: int) -> None:
         """Take note of what the process is."""
-        waits = b"hive-subagent-gate" in procfs.command_line(pid)
+        shown = eventually(lambda: procfs.command_line(pid))  # in the middle of an exec it is empty
+        waits = b"hive-subagent-gate" in shown
         story.append((step, waits, (turns.folder("a") / "stdout").read_bytes()))
 
     async def recorded(placed: Placed) -> None:

@@ -58,6 +58,24 @@ def test_a_claude_that_takes_too_much_is_killed_and_the_cause_is_told(make_servi
     assert_lives_on(service, daemon)
 
 
+@only_as_user
+def test_three_that_take_too_much_at_once_take_nobody_with_them(make_service: MakeService) -> None:
+    """Each is in a scope of its own, apart from the daemon and from a turn that is modest."""
+    service = limited(make_service)
+    daemon = service.main_pid
+    modest = service.start("modest", [init(), reach("up"), forever()]).content["pid"]
+    service.reached("up")
+    for name in ("x", "y", "z"):
+        service.start(name, EATING)
+    ends = [service.loose_end(name, within=60) for name in ("x", "y", "z")]
+    assert [(end["outcome"], end["cause"]) for end in ends] == [("killed", "oom")] * 3
+    assert service.status_of("modest")["state"] == "running"
+    assert is_alive(modest)
+    service.ok("interrupt", name="modest", force=True)
+    assert service.loose_end("modest")["cause"] == "forced interrupt"
+    assert_lives_on(service, daemon)
+
+
 def test_a_process_of_claude_that_takes_too_much_is_a_warning(make_service: MakeService) -> None:
     """claude goes on, and its own outcome counts."""
     service = limited(make_service)
