@@ -32,14 +32,23 @@
       eachSystem = f: lib.genAttrs systems (system: f pkgsOf.${system});
       treefmtOf = eachSystem (pkgs: treefmt-nix.lib.evalModule pkgs ./nix/treefmt.nix);
 
-      # The plain module, with the package of this flake.
-      withPackage =
-        module:
-        { pkgs, ... }:
-        {
-          imports = [ module ];
-          services.hive-subagent.package = lib.mkDefault self.packages.${pkgs.stdenv.hostPlatform.system}.default;
-        };
+      # The plain module, with the package of this flake. The key lets a system import both modules.
+      withPackage = module: {
+        imports = [
+          module
+          {
+            key = "hive-subagent#package";
+            imports = [
+              (
+                { pkgs, ... }:
+                {
+                  services.hive-subagent.package = lib.mkDefault self.packages.${pkgs.stdenv.hostPlatform.system}.default;
+                }
+              )
+            ];
+          }
+        ];
+      };
     in
     {
       overlays.default = final: _: { hive-subagent-daemon = final.callPackage ./nix/package.nix { }; };

@@ -85,7 +85,7 @@ in
         };
       };
       subagentHttpPort = mkOption {
-        type = types.port;
+        type = types.ints.between 1 65535;
         default = core.portOf { inherit (config.services.hive-subagent.portRange) base span; } cfg.agent;
         defaultText = literalExpression "computed from hyperhive.mcp.subagent.agent, within services.hive-subagent.portRange";
         example = 20123;

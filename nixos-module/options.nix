@@ -175,7 +175,7 @@ let
           description = "Loopback address that the daemon listens on. Whoever may call it can run code as the agent.";
         };
         port = mkOption {
-          type = types.port;
+          type = types.ints.between 1 65535;
           default = core.portOf { inherit (cfg.portRange) base span; } name;
           defaultText = literalExpression "computed from the agent's name, within portRange";
           example = 20123;
@@ -272,7 +272,7 @@ let
           default = { };
           example = literalExpression ''
             {
-              on_restart = "adopt";
+              umask = "0027";
               limits.max_running = 4;
               retention.closed_days = 30;
             }
@@ -346,7 +346,7 @@ in
     };
     portRange = {
       base = mkOption {
-        type = types.port;
+        type = types.ints.between 1 65535;
         default = core.defaultRange.base;
         example = 21000;
         description = "First port that an agent is given by default.";

@@ -25,6 +25,7 @@ let
       modules = [
         (import ./stub_nixos.nix { inherit lib; })
         outputs.nixosModules.agent
+        outputs.nixosModules.default # both in one system are one package
         {
           _module.args.pkgs = lib.mkForce {
             stdenv.hostPlatform = { inherit system; };
