@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from typing_extensions import Unpack, override
 
+from hive_subagent_daemon import procfs
 from tests.support.daemon_harness import REPOSITORY, Daemon, Setting
 from tests.support.processes import environment_of, eventually, is_alive
 
@@ -141,10 +142,11 @@ class RealDaemon(Daemon):
         return self.home / ".claude.json"
 
     def at_home(self) -> list[int]:
-        """Return every living process with this HOME, whoever started it."""
+        """Return every living process with this HOME, but for a claude that is asked for its version."""
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         home = str(self.home)
-        return [pid for pid in pids if environment_of(pid).get("HOME") == home and is_alive(pid)]
+        found = [pid for pid in pids if environment_of(pid).get("HOME") == home and is_alive(pid)]
+        return [pid for pid in found if b"--version" not in procfs.command_line(pid).split(b"\0")]
 
     @override
     def shut(self) -> None:
