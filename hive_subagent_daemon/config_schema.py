@@ -25,14 +25,19 @@ from hive_subagent_daemon.config_listen import listen_addresses
 from hive_subagent_daemon.config_mcp import mcp_servers
 from hive_subagent_daemon.config_sinks import sinks
 from hive_subagent_daemon.config_tables import environment
-from hive_subagent_daemon.config_values import Limits, OnRestart, OomPolicy, Retention, ScopeChoice
+from hive_subagent_daemon.config_values import (
+    MOST_PROMPT_BYTES,
+    Limits,
+    OnRestart,
+    OomPolicy,
+    Retention,
+    ScopeChoice,
+)
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_checks import Kind
 
 _MAX_DAYS = 36_500
-# What claude takes on stdin.
-_MAX_PROMPT_BYTES = 10_000_000
 _LIMITS = Limits()
 _RETENTION = Retention()
 
@@ -190,7 +195,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "limits.max_prompt_bytes",
         "Largest prompt and prompt file.",
-        whole_number(1, _MAX_PROMPT_BYTES),
+        whole_number(1, MOST_PROMPT_BYTES),
         _LIMITS.max_prompt_bytes,
     ),
     Key(

@@ -46,6 +46,7 @@ class Percent:
 
 
 Amount = int | Percent
+MOST_PROMPT_BYTES: Final = 10_000_000  # claude's stdin limit
 UNLIMITED: Final = 2**64 - 1  # systemd's own number for `infinity`
 CREDENTIALS: Final = "$CREDENTIALS_DIRECTORY"  # the one variable that may begin the path of a token file
 
@@ -128,7 +129,7 @@ class Limits:
     max_running: int = 8
     exit_grace_seconds: float = 30.0
     stall_after_seconds: float = 360.0
-    max_prompt_bytes: int = 10_000_000
+    max_prompt_bytes: int = MOST_PROMPT_BYTES
 
 
 @dataclass(frozen=True)

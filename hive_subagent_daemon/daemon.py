@@ -15,6 +15,7 @@ from hive_subagent_daemon import __version__, children, membership
 from hive_subagent_daemon.access import AccessRule
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
+from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
 from hive_subagent_daemon.errors import StartUpError
 from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, names_in
 from hive_subagent_daemon.managers import User, choose_launcher
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LAST_DELIVERIES_SECONDS: Final = 2.0  # the rest is delivered after the next start
-MOST_PROMPT_BYTES: Final = 10_000_000  # claude takes no more; the configured limit is checked at the spawn
 
 
 async def run(
@@ -121,17 +121,9 @@ async def _serve(
 ) -> None:
     """Settle what was left, then serve until told to stop."""
     stop = anyio.Event()
-    listen = ListenHandler(InMemorySubscriptionBus())
-    server = build_server(
-        parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
-    )
     rule = _rule(config, parts, listeners, token=token)
-    endpoint = McpEndpoint(server, hosts=rule.hosts, listen=listen)
-
-    def tell_systemd() -> None:
-        trouble = next(iter([*parts.spawner.trouble(), *parts.couriers.trouble()]), None)
-        counts = {"running": len(parts.registry.running), "loose_ends": parts.inbox.open_count}
-        notifier.status(status_line(**counts, trouble=trouble))
+    endpoint = _endpoint(parts, rule)
+    tell_systemd = partial(_tell_systemd, parts, notifier)
 
     def started() -> None:
         _tell_addresses(listeners)
@@ -153,6 +145,22 @@ async def _serve(
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
+
+
+def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
+    listen = ListenHandler(InMemorySubscriptionBus())
+    # The configured limit on prompts can change while we serve: it is checked at the spawn.
+    server = build_server(
+        parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
+    )
+    return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _tell_systemd(parts: Parts, notifier: Notifier) -> None:
+    """Keep the line of `systemctl status` current."""
+    trouble = next(iter([*parts.spawner.trouble(), *parts.couriers.trouble()]), None)
+    counts = {"running": len(parts.registry.running), "loose_ends": parts.inbox.open_count}
+    notifier.status(status_line(**counts, trouble=trouble))
 
 
 async def _settle(config: Config, parts: Parts) -> None:

@@ -148,11 +148,14 @@ async def _connected(manager: Manager, scopes: Scopes, *, user: User) -> tuple[S
             bus = SystemdBus(socket)
             try:
                 version, cgroup = await bus.version_and_cgroup()
+                _check_version(version)
             except BusError as error:
                 reasons.append(str(error.__cause__ or error))
                 await bus.close()
+            except NoManagerError:
+                await bus.close()
+                raise
             else:
-                _check_version(version)
                 _log.info("turns run in scopes of %s (systemd %s at %s)", manager.name, version, socket)
                 return bus, _without_effect(scopes, cgroups.controllers(cgroups.at(cgroup)))
         if time.monotonic() > deadline:

@@ -134,8 +134,8 @@ class Spawner:
         copy = before.prompt_copy if request.resumes and before else None
         instructions = None
         if request.prompt_file is not None:
-            limit = min(config.limits.max_prompt_bytes, 10_000_000)
-            instructions = _read_prompt_file(directory / Path(request.prompt_file).expanduser(), limit)
+            path = directory / Path(request.prompt_file).expanduser()
+            instructions = _read_prompt_file(path, config.limits.max_prompt_bytes)
             copy = str(self._records.prompt_path(request.name, turn))
         record = TurnRecord(
             turn=turn,

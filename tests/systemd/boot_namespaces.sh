@@ -134,11 +134,12 @@ start_machine() {
 
 # Prints the process id of the machine's systemd once it takes commands.
 wait_for_systemd() {
-    local init tries=$((BOOT_SECONDS * 40))
+    local init inside tries=$((BOOT_SECONDS * 40))
     while [ $tries -gt 0 ]; do
         init=$(tr -d ' ' 2>/dev/null <"/proc/$boot_pid/task/$boot_pid/children" || true)
+        inside=/proc/$init/root # the file system as the machine sees it
         if [ -n "$init" ] && [ "$(cat "/proc/$init/comm" 2>/dev/null)" = systemd ] &&
-            [ -S "/proc/$init/root/run/systemd/private" ]; then
+            [ -S "$inside/run/systemd/private" ]; then
             echo "$init"
             return 0
         fi
