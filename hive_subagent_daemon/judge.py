@@ -193,10 +193,10 @@ def _without_result(evidence: Evidence) -> Verdict:
     error_class = classify.of_stderr(evidence.stderr, began=began)
     match evidence.exit:
         case Exited(0):
-            error = _told("claude ended without a result (exit code 0)", evidence)
+            error = _told(f"{_nothing_found(evidence)} (exit code 0)", evidence)
             known = ErrorClass.NO_RESULT
         case Exited(code):
-            error = _told(f"claude ended without a result (exit code {code})", evidence)
+            error = _told(f"{_nothing_found(evidence)} (exit code {code})", evidence)
             known = error_class or ErrorClass.NO_RESULT
         case _ if error_class is not None and not began:  # later, stderr may tell of what was overcome
             error = _told("claude ended without a result while no daemon watched it", evidence)
@@ -212,6 +212,12 @@ def _without_result(evidence: Evidence) -> Verdict:
         warnings=warnings,
         limited_until=_limited_until(error, known, evidence),
     )
+
+
+def _nothing_found(evidence: Evidence) -> str:
+    if evidence.unreadable is None:
+        return "claude ended without a result"
+    return "claude's output could not be read as a whole, and what could be read has no result"
 
 
 def _lost(evidence: Evidence) -> Verdict:

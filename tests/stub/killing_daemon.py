@@ -1,9 +1,9 @@
-"""A program that starts daemons quickly, by forking, and lets one kill itself at a chosen instant.
+"""A program that starts daemons quickly, by forking, and lets one kill itself or fail at a chosen instant.
 
 It imports the package once and then takes one order per line of JSON on its standard input: `fork` a daemon,
 or `reap` one. A forked daemon is the real one, as `hive-subagent-daemon --config FILE` runs it. With an
 `instant` it kills its own process with SIGKILL when that is reached; with a `trace` it writes down all it
-reaches. Instants are before and after each durable operation, at each step of a launch, and before each
+reaches; with `faults` it runs on a `fault_layer`. Instants are before and after each durable operation, at each step of a launch, and before each
 change of a file inside or outside of the operations (from Python's audit events).
 """
 
@@ -26,6 +26,7 @@ from unittest import mock
 from hive_subagent_daemon import daemon_main
 from hive_subagent_daemon.process_group import ProcessGroup
 from hive_subagent_daemon.storage import Storage
+from tests.stub.fault_layer import Fault, FaultLayer, let_the_clock_jump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -151,6 +152,18 @@ def watched_launch(
     return around
 
 
+def prepare(order: dict[str, Any]) -> None:
+    """Watch this process as ordered: for a kill at an instant, or for faults."""
+    trace = Path(order["trace"]) if order["trace"] else None
+    instants = Instants(Path(order["state"]), trace=trace, chosen=order["instant"])
+    if order["faults"] is not None:
+        fault = Fault(**order["faults"]["fault"]) if order["faults"]["fault"] else None
+        let_the_clock_jump(Path(order["faults"]["clock"]))
+        FaultLayer(Path(order["state"]), place=instants.place, trace=trace, fault=fault).install()
+    elif trace is not None or order["instant"] is not None:
+        watch(instants)
+
+
 def become_daemon(order: dict[str, Any]) -> NoReturn:
     """Turn this forked process into the daemon that was ordered."""
     code = 70
@@ -161,9 +174,7 @@ def become_daemon(order: dict[str, Any]) -> NoReturn:
         os.environ.clear()
         os.environ.update(order["environment"])
         os.chdir(order["folder"])
-        trace = Path(order["trace"]) if order["trace"] else None
-        if trace is not None or order["instant"] is not None:
-            watch(Instants(Path(order["state"]), trace=trace, chosen=order["instant"]))
+        prepare(order)
         code = daemon_main.main(["--config", order["config"]])
     finally:
         sys.stdout.flush()
