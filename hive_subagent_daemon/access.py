@@ -190,8 +190,16 @@ class AccessGuard:
             (refused_peer(peer, self._rule.daemon_uid) if guarded else None)
             or refused_headers(headers, unix=unix, hosts=self._rule.hosts)
             or refused_length(headers)
-            or (refused_turn(await connection.turn(self._rule.turn_of_peer)) if guarded else None)
+            or (await self._refused_turn(connection) if guarded else None)
         )
+
+    async def _refused_turn(self, connection: Connection) -> Refusal | None:
+        """Refuse a caller inside a turn; nobody gets in for a lack of what tells who it is."""
+        try:
+            return refused_turn(await connection.turn(self._rule.turn_of_peer))
+        except OSError as error:
+            reason = error.strerror or error
+            return Refusal(503, f"Refused: who calls cannot be found out now ({reason}); try again.")
 
 
 def _with_plain_host(scope: Scope, connection: Connection) -> Scope:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import select
 import signal
 import subprocess
 from contextlib import suppress
@@ -82,6 +83,22 @@ class Children:
             self._spawning -= 1
             self.reap_orphans()
 
+    def signal(self, pid: int, number: int) -> bool | None:
+        """Signal a child of ours; answer whether it was still there, None for one that is not ours.
+
+        With the descriptor that there is: it works when no other can be had.
+        """
+        if (pidfd := self._pidfds.get(pid)) is None:
+            return None
+        waiting = select.poll()
+        waiting.register(pidfd, select.POLLIN)
+        if waiting.poll(0):
+            return False  # it has ended and only waits to be reaped
+        with suppress(OSError):
+            signal.pidfd_send_signal(pidfd, number)
+            return True
+        return False
+
     def none_but(self, pid: int | None) -> bool:
         """Tell whether this is the only child and none is being spawned."""
         return not self._spawning and not self._pidfds.keys() - {pid}
@@ -142,11 +159,15 @@ def start_of(pid: int) -> int | None:
 def send_signal(pid: int, start: int, number: int) -> bool:
     """Signal exactly the process that had this pid and start time; answer whether it was there.
 
-    The pidfd is opened before the start time is compared, so that a reused pid is never hit.
+    The pidfd is opened before the start time is compared, so that a reused pid is never hit. A lack of
+    descriptors is raised (OSError): the process may still be there.
     """
     try:
         descriptor = os.pidfd_open(pid)
-    except (OSError, OverflowError):  # a damaged record can hold any number
+    except OSError as error:
+        procfs.raise_lack(error)
+        return False
+    except OverflowError:  # a damaged record can hold any number
         return False
     try:
         if start_of(pid) != start:

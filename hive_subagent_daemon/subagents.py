@@ -120,7 +120,11 @@ class Subagents:
         return _interrupted(turn, signal.SIGINT if delivered else None)
 
     async def _force(self, turn: Turn) -> Json:
-        leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+        try:
+            leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+        except OSError as error:
+            message = f"claude was killed; what it had started may still run ({error.strerror}): try again."
+            raise RefusedError(message) from error
         with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGKILL) | {

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-PATH_EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate", "os.listdir", "open")
+PATH_EVENTS = (
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.truncate",
+    "os.listdir",
+    "open",
+)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 ON_DESCRIPTORS = ("fsync", "pread", "fstat", "posix_fallocate")
 OF_PROCESSES = ("pipe2", "pidfd_open")
@@ -50,7 +59,7 @@ class FaultLayer:
     def __init__(
         self, root: Path, *, place: Callable[[str], str], trace: Path | None, fault: Fault | None
     ) -> None:
-        """Watch a daemon with the state directory `root`; `place` names a path in it the same in every run."""
+        """Watch a daemon with the state directory `root`; `place` names a path in it alike in every run."""
         self._root = str(root)
         self._place = place
         self._fault = fault
@@ -102,11 +111,11 @@ class FaultLayer:
                 self.meet(f"{'write' if writes else event} {self._place(path)}")
 
     def on_descriptor(self, name: str, call: Callable[P, T]) -> Callable[P, T]:
-        """Return a call whose first argument is a descriptor, watched where that is of the state directory."""
+        """Return a call on a descriptor, watched where that is of a file in the state directory."""
 
         @functools.wraps(call)
         def watched(*arguments: P.args, **named: P.kwargs) -> T:
-            path = os.readlink(f"/proc/self/fd/{arguments[0]}")
+            path = str(Path(f"/proc/self/fd/{arguments[0]}").readlink())
             if path.startswith(f"{self._root}/"):
                 self.meet(f"{name} {self._place(path.removesuffix(' (deleted)'))}")
             return call(*arguments, **named)
@@ -144,5 +153,8 @@ def let_the_clock_jump(offset: Path) -> None:
     def jumping_now() -> datetime:
         return true_now() + timedelta(seconds=off_by())
 
-    mock.patch.object(time, "time", lambda: true_time() + off_by()).start()
+    def jumping_time() -> float:
+        return true_time() + off_by()
+
+    mock.patch.object(time, "time", jumping_time).start()
     mock.patch.object(clock, "now", jumping_now).start()

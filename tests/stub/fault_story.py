@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.stub.fault_layer import Fault
 from tests.stub.kill_story import NAME, Confirmed
 from tests.support.processes import eventually
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.stub.fault_layer import Fault
     from tests.support.daemon_harness import Daemon
     from tests.support.mcp_call import Answer
 

@@ -3,8 +3,9 @@
 It imports the package once and then takes one order per line of JSON on its standard input: `fork` a daemon,
 or `reap` one. A forked daemon is the real one, as `hive-subagent-daemon --config FILE` runs it. With an
 `instant` it kills its own process with SIGKILL when that is reached; with a `trace` it writes down all it
-reaches; with `faults` it runs on a `fault_layer`. Instants are before and after each durable operation, at each step of a launch, and before each
-change of a file inside or outside of the operations (from Python's audit events).
+reaches; with `faults` it runs on a `fault_layer`. Instants are before and after each durable operation, at
+each step of a launch, and before each change of a file inside or outside of the operations (from Python's
+audit events).
 """
 
 from __future__ import annotations

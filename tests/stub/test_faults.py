@@ -14,9 +14,10 @@ import pytest
 from tests.stub.daemon_forks import Forks
 from tests.stub.fault_layer import Fault
 from tests.stub.fault_story import Failing, tell
-from tests.stub.kill_story import check, lay_out, quiet, write_recording_claude
+from tests.stub.kill_story import GONE, check, lay_out, quiet, write_recording_claude
 from tests.stub.kill_story import tell as tell_until_killed
 from tests.support.daemon_harness import Daemon, Setting
+from tests.support.mcp_call import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +46,7 @@ class Faults:
         """Return a fresh daemon that is not booted yet, with the story laid out."""
         folder = self.folder / f"{self.tried:04d}"
         folder.mkdir()
-        daemon = Daemon(
-            folder, write_recording_claude(folder / "claude"), Setting(limits={"max_running": 8})
-        )
+        daemon = Daemon(folder, write_recording_claude(folder / "claude"), Setting(limits={"max_running": 8}))
         lay_out(daemon)
         return daemon
 
@@ -108,8 +107,8 @@ class Faults:
             finally:
                 assert fork.stop() == 0
                 daemon.shut()
-        except AssertionError as error:
-            self.losses.append(f"{fault} ({daemon.folder}): {error}\n{daemon.log[-1500:]}")
+        except (AssertionError, *GONE, TimeoutError, HttpError) as error:
+            self.losses.append(f"{fault} ({daemon.folder}): {error!r}\n{daemon.log[-1500:]}")
             for pid in daemon.processes():
                 os.kill(pid, signal.SIGKILL)
         else:
