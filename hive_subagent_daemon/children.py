@@ -8,6 +8,7 @@ attributed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import os
 import select
@@ -159,16 +160,17 @@ def start_of(pid: int) -> int | None:
 def send_signal(pid: int, start: int, number: int) -> bool:
     """Signal exactly the process that had this pid and start time; answer whether it was there.
 
-    The pidfd is opened before the start time is compared, so that a reused pid is never hit. A lack of
-    descriptors is raised (OSError): the process may still be there.
+    The pidfd is opened before the start time is compared, so that a reused pid is never hit. Any error but
+    that there is no such process is raised (OSError), a lack of descriptors above all: it may still be there.
     """
     try:
         descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, OverflowError):  # a damaged record can hold any number
+        return False
     except OSError as error:
-        procfs.raise_lack(error)
-        return False
-    except OverflowError:  # a damaged record can hold any number
-        return False
+        if error.errno == errno.EINVAL:  # likewise
+            return False
+        raise
     try:
         if start_of(pid) != start:
             return False

@@ -3,7 +3,7 @@
 What is watched is what the package asks of the kernel for its state directory and its processes: opening,
 listing, reading, syncing, renaming, removing, and creating a process. Each call is an operation with a name
 and a number (`fsync loose-ends/partial #2`), the same in every run of the same story. One of them can be made
-to fail once, or it and all that follow it until the test removes a file.
+to fail once, or it and all that follow it for a while, at most until the test removes a file.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ PATH_EVENTS = (
 )
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 ON_DESCRIPTORS = ("fsync", "pread", "fstat", "posix_fallocate")
+LASTING_SECONDS = 0.6
 OF_PROCESSES = ("pipe2", "pidfd_open")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Which operation fails with which error; `while_there`: from then on all fail while this file exists."""
+    """Which operation fails with which error; `while_there`: then all fail while this file exists.
+
+    At most for LASTING_SECONDS."""
 
     error: str
     operation: str
@@ -67,6 +70,7 @@ class FaultLayer:
         self._met: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._inside = threading.local()
+        self._until = 0.0
 
     def meet(self, what: str) -> None:
         """Count this operation; fail if it is the chosen one, or one of those that fail for a while."""
@@ -92,8 +96,9 @@ class FaultLayer:
         if operation == self._fault.operation:
             if lasting is not None:
                 Path(lasting).touch()
+                self._until = time.monotonic() + LASTING_SECONDS
             return True
-        return lasting is not None and Path(lasting).exists()
+        return lasting is not None and time.monotonic() < self._until and Path(lasting).exists()
 
     def _fail(self, what: str) -> NoReturn:
         assert self._fault is not None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tests.stub.kill_story import NAME, Confirmed
@@ -18,17 +17,15 @@ if TYPE_CHECKING:
     from tests.support.mcp_call import Answer
 
 MOST_TRIES = 4
-HEALED_AFTER_SECONDS = 0.6
 ANSWER_SECONDS = 8.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Failing:
     """The files by which a test and the fault layer of its daemon talk, and what may still fail."""
 
     daemon: Daemon
     fault: Fault | None
-    since: float = field(default_factory=time.monotonic)
 
     @property
     def lasts(self) -> Path:
@@ -47,11 +44,6 @@ class Failing:
     def heal(self) -> None:
         """Let everything work from now on."""
         self.lasts.unlink(missing_ok=True)
-
-    def heal_in_time(self) -> None:
-        """Let everything work again once it has failed for a while."""
-        if self.lasts.exists() and time.time() - self.lasts.stat().st_mtime > HEALED_AFTER_SECONDS:
-            self.heal()
 
 
 def insist(failing: Failing, tool: str, **arguments: object) -> Answer:
@@ -77,7 +69,7 @@ def tell(failing: Failing) -> Confirmed:
     arrival(failing, two)
     three = spawn(failing, confirmed, "start", prompt_file="recipe-2.md")
     failing.daemon.reached("up")
-    patiently(failing, lambda: interrupted(failing, three))
+    patiently(lambda: interrupted(failing, three))
     arrival(failing, three)
     insist(failing, "status")
     confirmed.closed.extend(insist(failing, "close_loose_ends", ids=[one]).content["closed"])
@@ -100,7 +92,7 @@ def interrupted(failing: Failing, turn: str) -> bool:
 
 def arrival(failing: Failing, turn: str) -> None:
     """Wait for the loose end of a turn, and for the name to be free."""
-    patiently(failing, lambda: turn in opened(failing))
+    patiently(lambda: turn in opened(failing))
 
 
 def opened(failing: Failing) -> list[str]:
@@ -112,11 +104,6 @@ def opened(failing: Failing) -> list[str]:
     return found
 
 
-def patiently(failing: Failing, condition: Callable[[], bool]) -> None:
+def patiently(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds; what fails for a while is mended meanwhile."""
-
-    def holds() -> bool:
-        failing.heal_in_time()
-        return condition()
-
-    eventually(holds, within=20, what="the end of a turn in spite of the fault")
+    eventually(condition, within=20, what="the end of a turn in spite of the fault")
