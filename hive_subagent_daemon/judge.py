@@ -266,6 +266,8 @@ def _with_hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str:
             return f"{error}\nFix claude's login or key first; further starts will fail the same way."
         case ErrorClass.LIMIT:
             return f"{error}\nA usage or rate limit: wait before starting or continuing more."
+        case ErrorClass.API:
+            return f"{error}\nThe API or the network failed, not the work: continue this one after a while."
         case ErrorClass.CONTEXT:
             return f"{error}\nThe conversation no longer fits: start a fresh subagent with a smaller batch."
         case ErrorClass.BUDGET:

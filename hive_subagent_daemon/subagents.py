@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import claude_command, clock, views
+from hive_subagent_daemon import claude_command, clock, views, walls
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.turn_warnings import mcp_problems
@@ -92,7 +92,9 @@ class Subagents:
             turn = await self._spawner.spawn(request)
             self._registry.attend(turn)
             self._spawner.pending.pop(turn.record.turn, None)
+        ahead = self._wall()
         return {
+            **({"warnings": [ahead]} if ahead else {}),
             "name": turn.record.name,
             "state": State.RUNNING.value,
             "turn": turn.record.turn,
@@ -199,13 +201,18 @@ class Subagents:
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
         }
 
+    def _wall(self) -> str | None:
+        last_turns = [record.last_turn for record in self._registry.known.values()]
+        return walls.wall(last_turns, now=clock.now())
+
     def _warnings(self, shown: list[Json]) -> list[str]:
         silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
         stalled = [
             f"{name} has been silent for {clock.lasting(age)}: it may be stuck."
             for name, age in silent.items()
         ]
-        now = [*stalled, *self._registry.strayed.values(), *self._spawner.trouble()]
+        ahead = [] if (told := self._wall()) is None else [told]
+        now = [*stalled, *ahead, *self._registry.strayed.values(), *self._spawner.trouble()]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
         return views.bounded([*now, *lasting])
 
