@@ -29,6 +29,15 @@ LONG_TURNS, LONG_SECONDS = 1000, 1800.0
 FLAT_TURNS = 40
 FLAT_MEMORY_BYTES = 2 * 1024 * 1024
 CLOSED_DAYS = 0
+OF_PLANS = settings(
+    max_examples=PLANS_AT_ONCE,
+    stateful_step_count=STEPS_OF_A_PLAN,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    print_blob=False,
+)
 
 
 @dataclass(frozen=True)
@@ -76,18 +85,10 @@ def play_plans(soak: Soak) -> int:
     number = first
     while not soak.is_done:
         print(f"plans of seed {number}: {SEED_VARIABLE}={number} plays them again")
-        run_state_machine_as_test(
-            seed(number)(plan),
-            settings=settings(
-                max_examples=PLANS_AT_ONCE,
-                stateful_step_count=STEPS_OF_A_PLAN,
-                deadline=None,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-                print_blob=False,
-            ),
-        )
+        try:
+            run_state_machine_as_test(seed(number)(plan), settings=OF_PLANS)
+        finally:
+            assert not soak.failures, soak.failures[0]
         number += 1
     return first
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 SEED_VARIABLE = "HIVE_SUBAGENT_FUZZ_SEED"
 USUAL_SEED = 20260104
 EXAMPLES_AT_ONCE = 200
-LONG_FACTOR = 10
+LONG_FACTOR = 6
 
 
 def fuzz(
@@ -32,7 +32,7 @@ def fuzz(
     what: str,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Check the property for about this long, ten times as long with --long, and print how often that was.
+    """Check the property for about this long, six times as long with --long, and print how often that was.
 
     A failure names the seed that plays it again, and hypothesis prints the smallest input that fails.
     """
