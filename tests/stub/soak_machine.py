@@ -246,8 +246,9 @@ class Plan(RuleBasedStateMachine):
         if not arrived.exists():
             turn.let_go_by = "its session was not found"
             self.settle(turn)
-        elif self.model.subagent(turn.name).session_in_doubt:
-            self.model.subagent(turn.name).has_session = True
+        else:
+            subagent = self.model.subagent(turn.name)
+            subagent.has_session, subagent.session_in_doubt = True, False
 
     def refused(self, name: str, text: str) -> None:
         """Check a refusal: something runs under the name, or as many run as may."""

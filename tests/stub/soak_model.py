@@ -153,8 +153,10 @@ class Model:
         """Take note of a confirmed turn."""
         subagent = self.subagent(name)
         ends = {behaviour.end}
-        if resumes and not subagent.has_session:
-            ends = {NO_SESSION, behaviour.end} if subagent.session_in_doubt else {NO_SESSION}
+        if resumes and subagent.session_in_doubt:
+            ends = {NO_SESSION, behaviour.end}
+        elif resumes and not subagent.has_session:
+            ends = {NO_SESSION}
         if not resumes:
             subagent.has_session, subagent.session_in_doubt = True, False
         turn = Turn(turn_id, name, behaviour, ends)
@@ -168,30 +170,27 @@ class Model:
             turn.let_go_by = "what ended it"
         else:
             turn.ends |= {end}
+            # What had not come to its first event has no session to go on with.
+            self.subagent(turn.name).session_in_doubt = True
 
     def daemon_went(self, *, killed: bool) -> None:
         """Take note that the daemon stopped, or was killed: what runs is ended, how it ended may be lost."""
         for turn in self.unended:
             held = turn.holds
             self.disturbed(turn, STOPPED)
-            if not held:
-                # What had not come to its first event has no session to go on with.
-                self.subagent(turn.name).session_in_doubt = True
-                turn.ends |= {LOST} if killed else set()
+            if not held and killed:
+                turn.ends.add(LOST)
 
     def told(self, turn: Turn, loose_end: dict[str, Any]) -> None:
         """Check the end of a turn as it was told, and take note of it."""
         reason = loose_end["cause"] if loose_end["outcome"] != "failed" else loose_end["error_class"]
         end = (loose_end["outcome"], reason)
-        assert end in turn.ends, f"{turn.id} of {turn.name} ended as {end}, not as one of {turn.ends}"
+        told = f"{end} ({loose_end['error']})"
+        assert end in turn.ends, f"{turn.id} of {turn.name} ended as {told}, not as one of {turn.ends}"
         assert loose_end["name"] == turn.name
         assert loose_end["id"] == loose_end["turn"] == turn.id
         assert turn.ended in (None, end), f"told twice, and differently: {turn.ended}, {end}"
         turn.ended = end
-        if end == NO_SESSION or end[0] in {"killed", "lost", "could not start"}:
-            subagent = self.subagent(turn.name)
-            if not turn.behaviour.holds and subagent.session_in_doubt:
-                subagent.has_session = False
 
 
 def steps_of(behaviour: Behaviour, name: str, number: int) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,13 +58,16 @@ def use_of(daemon: Daemon) -> Use:
     process = Path(f"/proc/{daemon.process.pid}")
     rollup = (process / "smaps_rollup").read_text().splitlines()
     private = sum(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Private_"))
-    files = [path for path in daemon.state.rglob("*") if path.is_file() and path.name != "ballast"]
+    sizes = []
+    for path in daemon.state.rglob("*"):
+        with suppress(FileNotFoundError):  # housekeeping removes what was closed
+            sizes += [path.stat().st_size] if path.is_file() and path.name != "ballast" else []
     return Use(
         private_bytes=private,
         descriptors=len(list((process / "fd").iterdir())),
         threads=len(list((process / "task").iterdir())),
-        state_files=len(files),
-        state_bytes=sum(path.stat().st_size for path in files),
+        state_files=len(sizes),
+        state_bytes=sum(sizes),
     )
 
 
@@ -118,7 +122,7 @@ def check_flatness(daemon: Daemon) -> None:
     assert after.descriptors <= before.descriptors
     assert after.threads <= before.threads + 2
     assert after.private_bytes <= before.private_bytes + FLAT_MEMORY_BYTES
-    assert after.state_files == before.state_files + FLAT_TURNS
+    assert after.state_files <= before.state_files + FLAT_TURNS
     daemon.restart()
     most = before.state_files + 1  # housekeeping removes what was closed
     eventually(lambda: use_of(daemon).state_files <= most, what="a state directory as small as before")
