@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from typing_extensions import override
 
 from hive_subagent_daemon import __version__, log, units_main
+from hive_subagent_daemon.commit import version_text
 from hive_subagent_daemon.config import Config, Flags, effective, load_config
 from hive_subagent_daemon.daemon import run
 from hive_subagent_daemon.errors import ConfigError, StartUpError
@@ -114,8 +116,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--on-restart", metavar="stop", help="what becomes of running turns")
     parser.add_argument("--scopes", metavar="auto|user|system|off", help="which manager makes the scopes")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and its commit")
     return parser
+
+
+class ShowVersion(argparse.Action):
+    """Prints version and commit, and ends; git is asked only now."""
+
+    @override
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"{parser.prog} {version_text(__version__)}")
+        parser.exit()
 
 
 def _flags(arguments: argparse.Namespace) -> Flags:

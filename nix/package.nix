@@ -2,6 +2,7 @@
 {
   lib,
   python3,
+  commit ? null,
 }:
 let
   python = python3.override {
@@ -19,15 +20,23 @@ pkgs.buildPythonApplication {
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
+      ../CHANGELOG.md
+      ../CONTRIBUTING.md
       ../LICENSE
       ../README.md
+      ../SECURITY.md
+      ../docs
       ../hive_subagent_daemon
       ../pyproject.toml
+      ../scripts
       ../tests
     ];
   };
 
   build-system = [ pkgs.hatchling ];
+
+  # A build of Nix sees no repository; `--version` names the commit all the same.
+  env = if commit == null then { } else { HIVE_SUBAGENT_COMMIT = commit; };
 
   dependencies = [
     pkgs.anyio
