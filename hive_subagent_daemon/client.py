@@ -32,6 +32,8 @@ READ_ONLY_TOOLS = ("status", "get_loose_ends")
 
 REFUSING_STATUSES = (401, 403, 408, 413, 421, 429, 431, 503)
 """What the guard in front of the tools answers, with a sentence as the body."""
+PASSING_STATUSES = (408, 429, 503)
+"""Those of them that say nothing against the caller: a moment later the same call may be taken."""
 SHOWN_CHARACTERS = 500
 EXAMPLE_URL = "http://127.0.0.1:7310/mcp"
 
@@ -42,6 +44,10 @@ class UnreachableError(SubagentError):
 
 class AddressError(SubagentError):
     """An address that cannot be used."""
+
+
+class BusyError(RefusedError):
+    """A daemon that could not take the call now: it is stopping, or has too much to do."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +123,17 @@ class ToolAnswer:
     structured: dict[str, Any]
 
 
-def call_tool(endpoint: Endpoint, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+def call_tool(
+    endpoint: Endpoint, tool: str, arguments: Mapping[str, Any], *, within_seconds: float | None = None
+) -> ToolAnswer:
     """Call one tool and return its answer.
 
     Raises RefusedError when the daemon refuses or fails, UnreachableError when no daemon answers.
     """
-    status, body = _exchange(endpoint, tool=tool, body=_request_body(tool, arguments))
+    patience = ANSWER_SECONDS if within_seconds is None else within_seconds
+    status, body = _exchange(
+        endpoint, tool=tool, body=_request_body(tool, arguments), within_seconds=patience
+    )
     return _answer(endpoint, status, body)
 
 
@@ -146,11 +157,11 @@ def _connected(endpoint: Endpoint) -> http.client.HTTPConnection:
         raise UnreachableError(message) from None
 
 
-def _exchange(endpoint: Endpoint, *, tool: str, body: bytes) -> tuple[int, bytes]:
+def _exchange(endpoint: Endpoint, *, tool: str, body: bytes, within_seconds: float) -> tuple[int, bytes]:
     """Send one request and return status and body of the response."""
     connection = _connected(endpoint)
     try:
-        connection.sock.settimeout(ANSWER_SECONDS)
+        connection.sock.settimeout(within_seconds)
         connection.request("POST", endpoint.path, body, _headers(tool))
         response = connection.getresponse()
         return response.status, response.read()
@@ -204,7 +215,7 @@ def _answer(endpoint: Endpoint, status: int, body: bytes) -> ToolAnswer:
     said = " ".join(body[: 4 * SHOWN_CHARACTERS].decode(errors="replace").split())[:SHOWN_CHARACTERS]
     if status in REFUSING_STATUSES:
         message = f"The daemon refused the call (HTTP {status}): {said}"
-        raise RefusedError(message)
+        raise BusyError(message) if status in PASSING_STATUSES else RefusedError(message)
     message = f"What answers at {endpoint.shown} is not a hive-subagent daemon (HTTP {status}): {said}"
     raise UnreachableError(message)
 

@@ -1,266 +1,29 @@
-"""The command `hive-subagent`: the daemon's tools for people.
+"""The program `hive-subagent`: dispatches before anything slow is imported.
 
-Exit codes: 0 done, 1 refused or failed, 2 bad usage, 3 daemon not reachable. What a subagent wrote is
-printed without control characters, so that it cannot talk to the terminal.
+A command of people is built by `cli.entry`. What runs often and by itself, such as a hook, belongs into
+EARLY: it gets its words as they are and must not wait for a command line that it does not need.
 """
 
 from __future__ import annotations
 
-import argparse
-import io
-import json
-import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from hive_subagent_daemon import __version__
-from hive_subagent_daemon.client import (
-    EXAMPLE_URL,
-    AddressError,
-    Endpoint,
-    TcpEndpoint,
-    ToolAnswer,
-    UnixEndpoint,
-    UnreachableError,
-    call_tool,
-)
-from hive_subagent_daemon.errors import RefusedError, SubagentError
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Sequence
 
-URL_VARIABLE = "HIVE_SUBAGENT_URL"
-DEFAULT_URL = EXAMPLE_URL
-MAX_PROMPT_BYTES = 10_000_000
-"""The daemon takes no more, so nothing beyond is read from stdin."""
-MOST_AT_ONCE = 100
-"""Most loose ends that one call of a tool takes."""
-
-DONE, REFUSED, BAD_USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
-
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+EARLY: dict[str, str] = {}
+"""First word: module whose `main(words) -> int` takes the words after it."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        arguments.command.run(_endpoint(arguments), arguments)
-    except AddressError as error:
-        return _failed(error, BAD_USAGE)
-    except UnreachableError as error:
-        return _failed(error, UNREACHABLE)
-    except RefusedError as error:
-        return _failed(error, REFUSED)
-    except BrokenPipeError:
-        # The reader has gone; the interpreter would try to flush once more at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return REFUSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return DONE
-
-
-@dataclass(frozen=True)
-class Command:
-    """One command: what it does, in words and in code, and the arguments that it takes."""
-
-    summary: str
-    run: Callable[[Endpoint, argparse.Namespace], None]
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hive-subagent", description="Work with the subagents of a daemon.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    _add_endpoint(parser, default=None)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        one = commands.add_parser(
-            name, help=command.summary, description=f"{command.summary.capitalize()}.", allow_abbrev=False
-        )
-        _add_endpoint(one, default=argparse.SUPPRESS)
-        command.add_arguments(one)
-        one.set_defaults(command=command)
-    return parser
-
-
-def _add_endpoint(parser: argparse.ArgumentParser, *, default: str | None) -> None:
-    """Take the address before and after the command; the default of the second must not undo the first."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--url", default=default, help=f"address of the daemon (default: ${URL_VARIABLE}, else {DEFAULT_URL})"
-    )
-    where.add_argument("--socket", metavar="PATH", default=default, help="Unix socket of the daemon")
-
-
-def _endpoint(arguments: argparse.Namespace) -> Endpoint:
-    if arguments.socket is not None:
-        return UnixEndpoint(Path(arguments.socket))
-    if arguments.url is not None:
-        return TcpEndpoint.from_url(arguments.url)
-    try:
-        return TcpEndpoint.from_url(os.environ.get(URL_VARIABLE) or DEFAULT_URL)
-    except AddressError as error:
-        message = f"${URL_VARIABLE}: {error}"
-        raise AddressError(message) from None
-
-
-def _given(**arguments: str | None) -> dict[str, str]:
-    """Return the arguments that were given; the daemon has the defaults."""
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _absolute(path: str | None) -> str | None:
-    """Make a path absolute: the daemon has another working directory than the person who types it."""
-    return str(Path(path).absolute()) if path else path
-
-
-def _start_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument(
-        "prompt_file",
-        metavar="PROMPT_FILE",
-        help="file with its instructions; a relative path starts at the shell's directory",
-    )
-    parser.add_argument("--model", help="model for claude")
-    parser.add_argument("--trigger", help="first prompt, instead of the default one")
-    parser.add_argument("--dir", help="working directory (default: the one the daemon is configured with)")
-
-
-def _start(endpoint: Endpoint, arguments: argparse.Namespace) -> None:
-    given = _given(
-        name=arguments.name,
-        prompt_file=_absolute(arguments.prompt_file),
-        model=arguments.model,
-        trigger=arguments.trigger,
-        dir=_absolute(arguments.dir),
-    )
-    _print(call_tool(endpoint, "start", given).text)
-
-
-def _continue_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("prompt", metavar="PROMPT", nargs="?", default="-", help="text; - or absent: stdin")
-    parser.add_argument("--model", help="model for claude (default: the remembered one)")
-    parser.add_argument("--dir", help="working directory (default: the remembered one)")
-
-
-def _continue(endpoint: Endpoint, arguments: argparse.Namespace) -> None:
-    prompt = _read_prompt() if arguments.prompt == "-" else arguments.prompt
-    given = _given(name=arguments.name, prompt=prompt, model=arguments.model, dir=_absolute(arguments.dir))
-    _print(call_tool(endpoint, "continue", given).text)
-
-
-def _read_prompt() -> str:
-    if sys.stdin.isatty():
-        print("Type the prompt, then Ctrl-D:", file=sys.stderr)
-    prompt = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
-    if len(prompt) > MAX_PROMPT_BYTES:
-        message = f"stdin has more than {MAX_PROMPT_BYTES} bytes: put the material in a file and name that."
-        raise RefusedError(message)
-    try:
-        return prompt.decode()
-    except UnicodeDecodeError as error:
-        message = f"stdin is not valid UTF-8 at byte {error.start}: convert the prompt first."
-        raise RefusedError(message) from None
-
-
-def _interrupt_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--force", action="store_true", help="kill all its processes at once")
-
-
-def _interrupt(endpoint: Endpoint, arguments: argparse.Namespace) -> None:
-    given = {"name": arguments.name, "force": arguments.force}
-    _print(call_tool(endpoint, "interrupt", given).text)
-
-
-def _status_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _status(endpoint: Endpoint, arguments: argparse.Namespace) -> None:
-    _print_answer(call_tool(endpoint, "status", _given(name=arguments.name)), as_json=arguments.json)
-
-
-def _loose_ends_arguments(parser: argparse.ArgumentParser) -> None:
-    closing = parser.add_mutually_exclusive_group()
-    closing.add_argument("--close", metavar="ID", nargs="+", help="close these")
-    closing.add_argument("--close-all", action="store_true", help="show all that are open, and close them")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _loose_ends(endpoint: Endpoint, arguments: argparse.Namespace) -> None:
-    if arguments.close_all:
-        _close_all(endpoint, as_json=arguments.json)
-        return
-    if arguments.close is None:
-        answer = call_tool(endpoint, "get_loose_ends", {"limit": MOST_AT_ONCE})
-    else:
-        answer = call_tool(endpoint, "close_loose_ends", {"ids": arguments.close})
-    _print_answer(answer, as_json=arguments.json)
-    if unknown := answer.structured.get("unknown"):
-        message = f"no loose end has the id {', '.join(unknown)}."
-        raise RefusedError(message)
-
-
-def _close_all(endpoint: Endpoint, *, as_json: bool) -> None:
-    """Close what is open now, and print it even if that stops half way: nothing may be closed unseen."""
-    closed: list[dict[str, Any]] = []
-    try:
-        for answer in _open_at_present(endpoint):
-            if not as_json:
-                _print(answer.text + "\n")
-            loose_ends = answer.structured["loose_ends"]
-            call_tool(endpoint, "close_loose_ends", {"ids": [loose_end["id"] for loose_end in loose_ends]})
-            closed += loose_ends
-    finally:
-        _print(json.dumps({"closed": closed}, indent=2) if as_json else f"Closed {len(closed)} loose ends.")
-
-
-def _open_at_present(endpoint: Endpoint) -> Iterator[ToolAnswer]:
-    """Yield the open loose ends in portions, each of which is to be closed before the next is asked for.
-
-    They come oldest first, so those that come up meanwhile are the last, and stay open.
-    """
-    answer = call_tool(endpoint, "get_loose_ends", {"limit": MOST_AT_ONCE})
-    left = len(answer.structured["loose_ends"]) + answer.structured["remaining"]
-    while shown := len(answer.structured["loose_ends"]):
-        yield answer
-        left -= shown
-        if left <= 0:
-            return
-        answer = call_tool(endpoint, "get_loose_ends", {"limit": min(MOST_AT_ONCE, left)})
-
-
-COMMANDS = {
-    "start": Command("start a subagent in the background", _start, _start_arguments),
-    "continue": Command("give a subagent another turn", _continue, _continue_arguments),
-    "interrupt": Command("stop the running turn of a subagent", _interrupt, _interrupt_arguments),
-    "status": Command("show what subagents are doing", _status, _status_arguments),
-    "loose-ends": Command("show or close the notices of ended turns", _loose_ends, _loose_ends_arguments),
-}
-
-
-def _print_answer(answer: ToolAnswer, *, as_json: bool) -> None:
-    _print(json.dumps(answer.structured, indent=2) if as_json else answer.text)
-
-
-def _print(text: str) -> None:
-    """Print to stdout whatever its encoding is, without control characters."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    print(text.translate(_CONTROL), flush=True)
-
-
-def _failed(error: SubagentError, code: int) -> int:
-    print(f"hive-subagent: {str(error).translate(_CONTROL)}", file=sys.stderr)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in EARLY:
+        early: int = import_module(EARLY[words[0]]).main(words[1:])
+        return early
+    code: int = import_module("hive_subagent_daemon.cli.entry").run(words)
     return code
 
 

@@ -149,6 +149,7 @@ class Subagents:
             "more": more,
             "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
+            "claude_config_dir": str(self._spawner.store.config_dir),
             "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
         }

@@ -31,10 +31,12 @@ pkgs.buildPythonApplication {
 
   dependencies = [
     pkgs.anyio
+    pkgs.click
     pkgs.h11
     pkgs.jeepney
     pkgs.mcp
     pkgs.pydantic
+    pkgs.rich
     pkgs.sdnotify
     pkgs.starlette
     pkgs.systemd-python
