@@ -207,13 +207,13 @@ class Subagents:
             for name, age in silent.items()
         ]
         now = [
-            *stalled,
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*now, *lasting])
+        # The stalled ones last: they show in `subagents` too, and what is beyond the bound is only counted.
+        return views.bounded([*now, *lasting, *stalled])
 
     # Loose ends
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.cli.printing import one_line
 from hive_subagent_daemon.cli.screens import console, screen, table
-from hive_subagent_daemon.cli.tables import Remark, remarks_of, rows_of, short
+from hive_subagent_daemon.cli.tables import remarks_of, rows_of, short
 from hive_subagent_daemon.cli.watch import looks
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ def picture(look: Look, terminal: Console, address: str) -> RenderableType:
     """Return what the whole screen shows: a headline, the rows that fit, and what is to be said."""
     width, height = terminal.size
     rows, remarks = rows_of(look.answer, now=clock.now()), remarks_of(look.answer)
-    if look.trouble is not None:
-        away = f"Not answering for {short(look.trouble_seconds)}; trying again. {one_line(look.trouble)}"
-        remarks.insert(0, Remark(away, "red"))
     below = [Text(remark.text, remark.tone, overflow="ellipsis", no_wrap=True) for remark in remarks]
     shown, hidden = rows, 0
     while shown:
@@ -60,14 +57,19 @@ def picture(look: Look, terminal: Console, address: str) -> RenderableType:
     if hidden:
         below.insert(0, Text(f"… {hidden} more below: this screen is full.", "dim"))
     drawn_table = [table(shown, width)] if shown else []
-    return Group(_headline(look, address), Text(""), *drawn_table, *([Text("")] if below else []), *below)
+    return Group(*_headlines(look, address), *drawn_table, *([Text("")] if below else []), *below)
 
 
-def _headline(look: Look, address: str) -> Text:
+def _headlines(look: Look, address: str) -> list[Text]:
+    """Return two lines: the time and what there is; below it, empty as a rule, why there is no answer."""
     counts = Counter(subagent["state"] for subagent in look.answer["subagents"])
     states = ", ".join(f"{counts[state]} {state}" for state in ("running", "idle", "killed") if counts[state])
     time = clock.now().astimezone().strftime("%H:%M:%S")
-    parts = [time, states or "no subagents", one_line(address)]
-    return Text(
-        "  ".join(parts), "bold" if look.trouble is None else "dim", overflow="ellipsis", no_wrap=True
-    )
+    head = "  ".join([time, states or "no subagents", one_line(address)])
+    away = ""
+    if look.trouble is not None:
+        away = f"Not answering for {short(look.trouble_seconds)}, trying again. {one_line(look.trouble)}"
+    return [
+        Text(head, "bold", overflow="ellipsis", no_wrap=True),
+        Text(away, "red", overflow="ellipsis", no_wrap=True),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ FIXED: Final = range(1, 6)
 """The columns between the name and what it is doing; none of them is ever cut."""
 GAP: Final = 2
 _DROPPED_FIRST: Final = (5, 4, 3)  # cost, memory, turn time: the first to go where it is narrow
-_NAME_WIDTH, _DOING_WIDTH, _LEAST_NAME = 24, 22, 12
+_NAME_WIDTH, _DOING_WIDTH, _LEAST_NAME = 20, 16, 12
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,15 @@ def remarks_of(answer: Json) -> list[Remark]:
         remarks.append(Remark(f"… and {answer['more']} more.", "dim"))
     if answer["undelivered"]:
         remarks.append(Remark(f"Undelivered: {answer['undelivered']} loose ends wait for a sink.", "yellow"))
-    remarks += [Remark(f"Warning: {one_line(warning)}", "yellow") for warning in answer["warnings"]]
-    if answer["launcher"] == "process group":
+    # The table says STALLED already.
+    silent = tuple(f"{one['name']} has been silent for " for one in answer["subagents"] if one.get("stalled"))
+    warnings = [warning for warning in answer["warnings"] if not (silent and warning.startswith(silent))]
+    if len(warnings) < len(answer["warnings"]) and re.fullmatch(
+        r"and \d+ more", warnings[-1] if warnings else ""
+    ):
+        warnings.pop()  # the daemon names these last, so what it only counts is of the same kind
+    remarks += [Remark(f"Warning: {one_line(warning)}", "yellow") for warning in warnings]
+    if answer["launcher"] == "process group" and not any("process group" in w for w in answer["warnings"]):
         remarks.append(Remark("Launcher: process group (no scopes).", "dim"))
     return remarks
 
@@ -195,11 +203,20 @@ def _row(subagent: Json, now: datetime) -> ToneRow:
         short(last["duration_seconds"]),
         "-",
         dollars(last["cost_usd"]) if last["cost_usd"] is not None else "-",
-        _marked(one_line(how_it_ended(last)), len(last["warnings"])),
+        _marked(_ended_in_short(last), len(last["warnings"])),
     )
     return ToneRow(
         row, "red" if state == "killed" else "", "red" if bad else "yellow" if last["warnings"] else ""
     )
+
+
+def _ended_in_short(last: Json) -> str:
+    """Say how a turn ended beside its state, what tells most first: cells are cut at their end."""
+    if last["outcome"] != "killed":
+        return one_line(how_it_ended(last)).removeprefix("lost: ")
+    cause, signal = last["cause"] or "unknown", last["signal"]
+    words = [f"signal {signal}", "cause unknown"] if cause == "unknown" and signal else [cause, signal]
+    return ", ".join(filter(None, words))
 
 
 def doing_of(subagent: Json) -> str:
