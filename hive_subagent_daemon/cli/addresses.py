@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hive_subagent_daemon.client import EXAMPLE_URL, AddressError, Endpoint, TcpEndpoint, UnixEndpoint
+from hive_subagent_daemon.client import EXAMPLE_URL, TOKEN_FILE_VARIABLE, URL_VARIABLE, Endpoint
+from hive_subagent_daemon.client_options import chosen_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-URL_VARIABLE: Final = "HIVE_SUBAGENT_URL"
+OPTIONS: Final = ("url", "socket", "token_file")
 
 
 def address_options() -> list[click.Parameter]:
@@ -27,6 +27,12 @@ def address_options() -> list[click.Parameter]:
         click.Option(
             ["--socket"], metavar="PATH", type=click.Path(), help="Unix socket of the daemon, instead."
         ),
+        click.Option(
+            ["--token-file"],
+            metavar="PATH",
+            type=click.Path(),
+            help=f"File with the daemon's token (default: ${TOKEN_FILE_VARIABLE}, else no token).",
+        ),
     ]
 
 
@@ -39,15 +45,17 @@ def check_one_address(parameters: Mapping[str, Any]) -> None:
 
 def endpoint_of(context: click.Context) -> Endpoint:
     """Return the daemon that the options of a command name, else those before it, else the environment."""
+    named: dict[str, str | None] = dict.fromkeys(OPTIONS)
     at: click.Context | None = context
     while at is not None:
-        if (socket := at.params.get("socket")) is not None:
-            return UnixEndpoint(Path(socket))
-        if (url := at.params.get("url")) is not None:
-            return TcpEndpoint.from_url(url)
+        if named["url"] is None and named["socket"] is None:
+            named |= {"url": at.params.get("url"), "socket": at.params.get("socket")}
+        if named["token_file"] is None:
+            named["token_file"] = at.params.get("token_file")
         at = at.parent
-    try:
-        return TcpEndpoint.from_url(os.environ.get(URL_VARIABLE) or EXAMPLE_URL)
-    except AddressError as error:
-        message = f"${URL_VARIABLE}: {error}"
-        raise AddressError(message) from None
+    return chosen_endpoint(
+        url=named["url"],
+        socket_path=named["socket"],
+        token_file=named["token_file"],
+        environ=os.environ,
+    )

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
-from hive_subagent_daemon.cli.addresses import address_options, check_one_address, endpoint_of
+from hive_subagent_daemon.cli.addresses import OPTIONS, address_options, check_one_address, endpoint_of
 from hive_subagent_daemon.client import call_tool
 from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.names import is_name
@@ -43,7 +43,8 @@ class DaemonCommand(click.Command):
     @override
     def invoke(self, ctx: click.Context) -> object:
         ctx.params["endpoint"] = endpoint_of(ctx)
-        del ctx.params["url"], ctx.params["socket"]
+        for name in OPTIONS:
+            del ctx.params[name]
         return super().invoke(ctx)
 
 

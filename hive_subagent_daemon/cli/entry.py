@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "log": "log:log",
     "loose-ends": "loose_ends:loose_ends",
     "doctor": "doctor:doctor",
+    "mcp": "mcp:mcp",
     "completion": "completion:completion",
 }
 """Each command with the module of this package that has it, and its name there."""

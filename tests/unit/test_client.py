@@ -22,6 +22,7 @@ from hive_subagent_daemon.client import (
     call_tool,
 )
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.tool_calls import PROTOCOL_VERSION, envelope, tool_call
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, STATUS
 from tests.support.served_tools import served, served_on_tcp
@@ -123,8 +124,8 @@ def test_a_call_over_a_unix_socket_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_envelope_uses_the_names_that_the_sdk_uses() -> None:
-    body = client._request_body("status", {}).decode()  # noqa: SLF001  # the wire form is what is tested
-    assert client.PROTOCOL_VERSION == LATEST_MODERN_VERSION
+    body = tool_call({"name": "status", "_meta": envelope({"name": "x"})}).body.decode()
+    assert PROTOCOL_VERSION == LATEST_MODERN_VERSION
     keys = [types.PROTOCOL_VERSION_META_KEY, types.CLIENT_CAPABILITIES_META_KEY, types.CLIENT_INFO_META_KEY]
     assert all(key in body for key in keys)
 
