@@ -23,6 +23,7 @@ pkgs.buildPythonApplication {
       ../README.md
       ../hive_subagent_daemon
       ../pyproject.toml
+      ../share
       ../tests
     ];
   };

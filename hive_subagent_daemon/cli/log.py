@@ -33,7 +33,7 @@ _MARKS: Final = {
     Kind.PROMPT: ">",
     Kind.TEXT: " ",
     Kind.TOOL: "*",
-    Kind.RESULT: " ",
+    Kind.RESULT: "|",
     Kind.ERROR: "!",
     Kind.NOTE: "-",
 }
@@ -63,7 +63,8 @@ class Shown:
 def log(endpoint: Endpoint, *, name: str, follow: bool, everything: bool, full: bool) -> None:
     """Show the conversation of the running or last turn of subagent NAME, as claude has written it down.
 
-    Lines marked > are prompts, * tools with what they answered, ! errors; the rest is the subagent's text.
+    Lines marked > are prompts, * tools and | what they answered, ! errors; without a mark it is the
+    subagent's own text.
     """
     answer = call_tool(endpoint, "status", {"name": name}).structured
     subagent = answer["subagents"][0]
@@ -199,8 +200,10 @@ def rendered(entry: Entry, shown: Shown) -> str:
     if cut > 0:
         lines.append(f"… {cut} more line{'' if cut == 1 else 's'} (--full shows all)")
     time_shown = entry.moment.astimezone().strftime("%H:%M:%S") if entry.moment else " " * 8
-    heads = [f"{time_shown} {_MARKS[entry.kind]} ", *[" " * 11] * (len(lines) - 1)]
+    mark = _MARKS[entry.kind]
+    heads = [f"{time_shown} {mark} ", *[f"{'':9}{mark if mark == '|' else ' '} "] * (len(lines) - 1)]
     tone = _TONES[entry.kind]
     return "\n".join(
-        head + coloured(line, tone, colour=shown.colour) for head, line in zip(heads, lines, strict=True)
+        (head + coloured(line, tone if line else "", colour=shown.colour)).rstrip()
+        for head, line in zip(heads, lines, strict=True)
     )
