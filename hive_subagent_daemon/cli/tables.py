@@ -139,7 +139,7 @@ def details_of(subagent: Json, *, now: datetime, colour: bool) -> list[str]:
         ("model", subagent["model"]),
         ("turn id", subagent["turn"]),
     ]
-    lines = [coloured(subagent["name"], "bold", colour=colour)]
+    lines = [coloured(one_line(subagent["name"]), "bold", colour=colour)]
     lines += [
         f"  {label + ':':<13}{value if label == 'state' else safe(value)}" for label, value in facts if value
     ]
@@ -216,7 +216,7 @@ def _ended_in_short(last: Json) -> str:
         return one_line(how_it_ended(last)).removeprefix("lost: ")
     cause, signal = last["cause"] or "unknown", last["signal"]
     words = [f"signal {signal}", "cause unknown"] if cause == "unknown" and signal else [cause, signal]
-    return ", ".join(filter(None, words))
+    return one_line(", ".join(filter(None, words)))
 
 
 def doing_of(subagent: Json) -> str:
