@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 CLAUDE_SECONDS: Final = 20.0
 _LINGER: Final = Path("/var/lib/systemd/linger")
 _OLDEST_YEAR: Final = 2026
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+\b.{0,40}")
 
 
 class Verdict(Enum):
@@ -125,11 +127,11 @@ def _claude(machine: Machine, config: Config) -> Iterator[Check]:
     except RefusedError as error:
         yield _bad("claude", str(error), "the daemon takes `claude` from its configuration and its own PATH")
         return
-    version = _output_of([str(program), "--version"], environment)
-    if version is None or not version.strip():
+    version = (_output_of([str(program), "--version"], environment) or "").strip()
+    if not _VERSION.fullmatch(version):
         yield _bad("claude", f"{program} does not tell its version", f"run `{program} --version` yourself")
         return
-    yield _good("claude", f"{program}, {version.strip()}")
+    yield _good("claude", f"{program}, {version}")
     yield login(_output_of([str(program), "auth", "status", "--json"], environment))
 
 

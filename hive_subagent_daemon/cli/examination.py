@@ -82,5 +82,5 @@ def _limits(answer: Json, configured: object) -> Iterator[Check]:
         if limit is not None:
             yield Check("limit", Verdict.GOOD, f"{subagent['name']}: {mebibytes(limit)} of memory")
         elif configured is not None:
-            found = f"{subagent['name']} runs without the configured memory_max = {configured}"
+            found = f"{subagent['name']} runs without the configured memory_max ({configured})"
             yield Check("limit", Verdict.BAD, found, "see `controllers` above")

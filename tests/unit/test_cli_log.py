@@ -126,7 +126,7 @@ def test_a_turn_that_has_written_nothing_yet_is_no_failure(
 ) -> None:
     subagents.answers["status"] = shown(tmp_path, RUNNING)
     assert main(["log", "reviewer"]) == 0
-    assert "claude has written nothing of this turn yet" in capsys.readouterr().err
+    assert f"claude has written nothing of this turn yet: {session}" in capsys.readouterr().err
 
 
 def test_a_name_without_a_session_is_refused(
