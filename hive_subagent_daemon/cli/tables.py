@@ -21,7 +21,8 @@ FIXED: Final = range(1, 6)
 """The columns between the name and what it is doing; none of them is ever cut."""
 GAP: Final = 2
 _DROPPED_FIRST: Final = (5, 4, 3)  # cost, memory, turn time: the first to go where it is narrow
-_NAME_WIDTH, _DOING_WIDTH, _LEAST_NAME = 20, 16, 12
+_NAME_WIDTH, _DOING_WIDTH = 20, 16
+_LEAST_NAME, _LEAST_DOING = 12, 8
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def layout(rows: Sequence[ToneRow], width: int) -> Layout:
     for dropped in _DROPPED_FIRST:
         if left() < name + _DOING_WIDTH:
             columns.remove(dropped)
-    if left() < _LEAST_NAME * 2:  # narrower than any table: name and state alone
+    if left() < min(name, _LEAST_NAME) + _LEAST_DOING:  # too narrow for a table: name and state alone
         columns = [0, 1]
         return Layout((0, 1), (max(1, width - needed[1] - GAP), needed[1]))
     name = min(needed[0], max(_LEAST_NAME, left() - _DOING_WIDTH))

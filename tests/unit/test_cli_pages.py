@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -14,6 +15,10 @@ from hive_subagent_daemon import daemon_main, units_main
 from hive_subagent_daemon.cli.entry import COMMANDS, ROOT
 from hive_subagent_daemon.config_schema import KEYS
 from scripts.man_pages import SHARE, escaped, pages
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable
 
 PAGES = sorted(path for path in pages() if path.parts[0] == "man")
 
@@ -46,10 +51,8 @@ def test_every_command_and_each_of_its_options_stands_in_the_page(name: str) -> 
             assert all(f"-{flag.removeprefix('-')}" in page for flag in parameter.opts)
 
 
-@pytest.mark.parametrize(
-    "parser", [daemon_main.command_line(), units_main.command_line()], ids=["daemon", "units"]
-)
-def test_every_option_of_the_daemon_stands_in_its_page(parser: object) -> None:
+@pytest.mark.parametrize("command_line", [daemon_main.command_line, units_main.command_line])
+def test_every_option_of_the_daemon_stands_in_its_page(command_line: Callable[[], ArgumentParser]) -> None:
     page = rendered(Path("man/man8/hive-subagent-daemon.8"))
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command_line().format_usage()))
     assert len(flags) > 5
