@@ -49,7 +49,7 @@ def status(endpoint: Endpoint, *, name: str | None, watch: bool, as_json: bool) 
 def _show_all(answer: Json) -> None:
     rows, remarks = rows_of(answer, now=clock.now()), remarks_of(answer)
     if can_redraw(sys.stdout):
-        import_module("hive_subagent_daemon.cli.screens").show(rows, remarks)
+        import_module("hive_subagent_daemon.cli.screens").show(rows, remarks, colour=shows_colour(sys.stdout))
         return
     put("\n".join([*plain_lines(rows), *(remark.text for remark in remarks)]))
 

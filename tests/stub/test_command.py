@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -49,9 +50,9 @@ def environment(daemon: Daemon, folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def at(own_daemon: Daemon, tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a caller of the test's own daemon."""
-    return environment(own_daemon, tmp_path / "bin")
+def at(daemon: Daemon, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a caller of the module's daemon."""
+    return environment(daemon, tmp_path / "bin")
 
 
 @pytest.fixture
@@ -70,12 +71,12 @@ def called(at: dict[str, str], *words: str, code: int = 0) -> str:
     return ended.stdout
 
 
-def test_the_table_fits_80_columns_and_is_coloured(own_daemon: Daemon, screen: Terminal) -> None:
-    own_daemon.start("busy", [init(), tool_use("Bash"), forever()])
-    eventually(lambda: own_daemon.status_of("busy")["activity"]["kind"] == "tool")
-    own_daemon.start(LONG, endless())
-    own_daemon.play("done", success("\x1b]0;owned\x07"))
-    own_daemon.play("limited", api_error(429, "You have hit your limit · resets 5pm", error="rate_limit"))
+def test_the_table_fits_80_columns_and_is_coloured(daemon: Daemon, screen: Terminal) -> None:
+    daemon.start("busy", [init(), tool_use("Bash"), forever()])
+    eventually(lambda: daemon.status_of("busy")["activity"]["kind"] == "tool")
+    daemon.start(LONG, endless())
+    daemon.play("done", success("\x1b]0;owned\x07"))
+    daemon.play("limited", api_error(429, "You have hit your limit · resets 5pm", error="rate_limit"))
     screen.run(["hive-subagent", "status"])
     shown = screen.shows(r"^code 0$")
     assert [line.split() for line in shown.splitlines() if line.startswith("NAME")] == [
@@ -94,9 +95,9 @@ def test_the_table_fits_80_columns_and_is_coloured(own_daemon: Daemon, screen: T
 
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}], ids=str)
 def test_without_colour_nothing_is_coloured_and_everything_is_said(
-    own_daemon: Daemon, screen: Terminal, setting: dict[str, str]
+    daemon: Daemon, screen: Terminal, setting: dict[str, str]
 ) -> None:
-    own_daemon.start("busy", endless())
+    daemon.start("busy", endless())
     screen.run(["hive-subagent", "status"], **setting)
     screen.shows(r"^busy +running ")
     screen.shows(r"^code 0$")
@@ -128,50 +129,48 @@ def test_a_live_table_follows_and_outlives_the_daemon_and_ctrl_c_ends_it_quietly
         assert "Aborted" not in left
 
 
-def test_a_live_table_of_fifty_keeps_to_its_screen(own_daemon: Daemon, screen: Terminal) -> None:
+def test_a_live_table_of_fifty_keeps_to_its_screen(daemon: Daemon, screen: Terminal) -> None:
     for number in range(40):
-        own_daemon.start(f"busy-{number}", [init(), tool_use("Bash"), forever()])
+        daemon.start(f"busy-{number}", [init(), tool_use("Bash"), forever()])
     screen.run(["hive-subagent", "status", "--watch"])
-    shown = screen.shows(r"^… \d+ more below")
+    shown = screen.shows(r"^… \d+ more: this screen")
     assert "40 running" in shown.splitlines()[0]
     assert len(shown.rstrip("\n").splitlines()) <= 24
     screen.keys("C-c")
     screen.shows(rf"^code {SIGINT_CODE}$")
 
 
-def test_watching_in_a_pipe_is_a_line_for_each_change(own_daemon: Daemon, at: dict[str, str]) -> None:
-    own_daemon.start("busy", held("go"))
-    watching = subprocess.Popen(
-        ["hive-subagent", "status", "--watch"], env=at, stdout=subprocess.PIPE, text=True
-    )
-    assert watching.stdout is not None
-    first = watching.stdout.readline()
-    assert "busy: running" in first
-    assert "\x1b" not in first
-    own_daemon.open_gate("go")
-    while "idle" not in (line := watching.stdout.readline()):
-        assert "busy: running" in line
-    assert line.endswith("busy: idle, completed\n")
-    watching.send_signal(2)
-    assert watching.wait(10) == SIGINT_CODE
-    watching.stdout.close()
+def test_watching_in_a_pipe_is_a_line_for_each_change(daemon: Daemon, at: dict[str, str]) -> None:
+    daemon.start("piped", held("piped.go"))
+    words = ["hive-subagent", "status", "piped", "--watch"]
+    with subprocess.Popen(words, env=at, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first = watching.stdout.readline()
+        assert "piped: running" in first
+        assert "\x1b" not in first
+        daemon.open_gate("piped.go")
+        while "idle" not in (line := watching.stdout.readline()):
+            assert "piped: running" in line
+        assert line.endswith("piped: idle, completed\n")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == SIGINT_CODE
 
 
-def test_waiting_shows_a_line_that_goes_and_then_how_it_ended(own_daemon: Daemon, screen: Terminal) -> None:
-    own_daemon.start("one", held("go"))
-    own_daemon.start("two", endless())
+def test_waiting_shows_a_line_that_goes_and_then_how_it_ended(daemon: Daemon, screen: Terminal) -> None:
+    daemon.start("one", held("one.go"))
+    daemon.start("two", endless())
     screen.run(["hive-subagent", "wait", "one", "two"])
     screen.shows(r"^\d+s waiting for 2: one \(model")
-    own_daemon.open_gate("go")
+    daemon.open_gate("one.go")
     screen.shows(r"^one: completed, .*\n\d+s waiting for 1: two \(model")
-    own_daemon.ok("interrupt", name="two")
+    daemon.ok("interrupt", name="two")
     ended = screen.shows(r"^code 1$")
     assert "two: killed by SIGINT, cause interrupt" in ended
     assert "waiting" not in ended
 
 
-def test_waiting_in_a_pipe_says_only_how_it_ended(own_daemon: Daemon, at: dict[str, str]) -> None:
-    own_daemon.play("one", success())
+def test_waiting_in_a_pipe_says_only_how_it_ended(daemon: Daemon, at: dict[str, str]) -> None:
+    daemon.play("one", success())
     assert called(at, "wait", "one").startswith("one: completed, ")
 
 
@@ -197,36 +196,35 @@ def test_the_log_of_a_turn_is_read_where_the_daemons_claude_keeps_it(
     daemon = make_daemon(Setting(environment={"CLAUDE_CONFIG_DIR": str(config_dir)})).boot()
     daemon.start("one", held("go"), trigger="Do \x1b[2Jit.")
     at = environment(daemon, tmp_path / "bin")
-    following = subprocess.Popen(
-        ["hive-subagent", "log", "one", "-f"], env=at, stdout=subprocess.PIPE, text=True
-    )
-    assert following.stdout is not None
-    assert following.stdout.readline().endswith("> Do \\x1b[2Jit.\n")
-    daemon.open_gate("go")
-    assert following.communicate(timeout=20)[0].startswith("-- completed, ")
+    words = ["hive-subagent", "log", "one", "-f"]
+    with subprocess.Popen(words, env=at, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline().endswith("> Do \\x1b[2Jit.\n")
+        daemon.open_gate("go")
+        assert following.communicate(timeout=20)[0].startswith("-- completed, ")
     assert following.returncode == 0
     shutil.rmtree(config_dir / "projects")
     called(at, "log", "one", code=1)
 
 
-def test_a_name_with_a_dash_is_shown_after_two_dashes(own_daemon: Daemon, at: dict[str, str]) -> None:
-    own_daemon.start("-p", endless())
+def test_a_name_with_a_dash_is_shown_after_two_dashes(daemon: Daemon, at: dict[str, str]) -> None:
+    daemon.start("-p", endless())
     assert "-p\n  state:       running" in called(at, "status", "--", "-p")
-    listed = json.loads(called(at, "status", "--json"))["subagents"]
+    listed = json.loads(called(at, "status", "--json", "--", "-p"))["subagents"]
     assert [one["name"] for one in listed] == ["-p"]
 
 
-def test_doctor_finds_the_daemon_and_its_claude(own_daemon: Daemon, at: dict[str, str]) -> None:
+def test_doctor_finds_the_daemon_and_its_claude(daemon: Daemon, at: dict[str, str]) -> None:
     ended = subprocess.run(
-        ["hive-subagent", "doctor", "--config", str(own_daemon.folder / "config.toml")],
-        env=at | own_daemon.environment() | {"PATH": at["PATH"]},
+        ["hive-subagent", "doctor", "--config", str(daemon.folder / "config.toml")],
+        env=at | daemon.environment() | {"PATH": at["PATH"]},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert "ok    daemon " in ended.stdout, ended.stderr
-    assert f"ok    claude         {own_daemon.claude}, 2.1.197" in ended.stdout
+    assert f"ok    claude         {daemon.claude}, 2.1.197" in ended.stdout
     assert ended.returncode in (0, 1)
 
 
@@ -244,19 +242,19 @@ COMPLETED = {
     ("words", "expected"),
     [
         ("sta", ["start", "status"]),
-        ("interrupt bu", ["busy-1", "busy-2"]),
-        ("wait busy-1 bu", ["busy-2"]),
-        ("log d", ["done"]),
+        ("interrupt bee", ["bee-1", "bee-2"]),
+        ("wait bee-1 bee", ["bee-2"]),
+        ("log lo", ["lo-fi"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_shells_complete_commands_and_names(
-    own_daemon: Daemon, at: dict[str, str], tmp_path: Path, shell: str, words: str, expected: list[str]
+    daemon: Daemon, at: dict[str, str], tmp_path: Path, shell: str, words: str, expected: list[str]
 ) -> None:
     program = shutil.which(shell) or pytest.skip(f"needs {shell} (a Debian package)")
-    own_daemon.start("busy-1", endless())
-    own_daemon.start("busy-2", endless())
-    own_daemon.play("done", success())
+    daemon.start("bee-1", endless())
+    daemon.start("bee-2", endless())
+    daemon.play("lo-fi", success())
     script = tmp_path / "script"
     script.write_text(called(at, "completion", shell))
     line = COMPLETED[shell].format(script=script, words=words, at=len(words.split()))
@@ -266,29 +264,26 @@ def test_shells_complete_commands_and_names(
     assert (sorted(ended.stdout.split()), ended.stderr) == (expected, "")
 
 
-def test_zsh_completes_names(own_daemon: Daemon, at: dict[str, str], tmp_path: Path) -> None:
-    own_daemon.start("busy-1", endless())
+def test_zsh_completes_names(daemon: Daemon, at: dict[str, str], tmp_path: Path) -> None:
+    daemon.start("zebra-1", endless())
     (tmp_path / "script").write_text(called(at, "completion", "zsh"))
     with terminal(tmp_path, at, shell="zsh -f") as screen:
         screen.keys("-l", f"autoload -U compinit; compinit -u -d {tmp_path}/dump; source {tmp_path}/script")
         screen.keys("Enter")
         screen.keys("-l", "clear")
         screen.keys("Enter")
-        screen.keys("-l", "hive-subagent interrupt bu")
+        screen.keys("-l", "hive-subagent interrupt zeb")
         screen.keys("Tab")
-        screen.shows(r"hive-subagent interrupt busy-1$")
+        screen.shows(r"hive-subagent interrupt zebra-1$")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_without_a_daemon_nothing_is_completed_and_nothing_is_said(
-    at: dict[str, str], own_daemon: Daemon, shell: str
-) -> None:
-    own_daemon.stop()
+def test_without_a_daemon_nothing_is_completed_and_nothing_is_said(at: dict[str, str], shell: str) -> None:
     asking = {
+        "HIVE_SUBAGENT_URL": "http://127.0.0.1:1/mcp",
         "_HIVE_SUBAGENT_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": "hive-subagent log ",
         "COMP_CWORD": "2",
     }
     ended = subprocess.run(["hive-subagent"], env=at | asking, capture_output=True, timeout=30, check=False)
     assert (ended.stdout.strip(), ended.stderr) == (b"", b"")
-    own_daemon.boot()
