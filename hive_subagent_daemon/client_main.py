@@ -44,7 +44,10 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["mcp"]:
+        return bridge_main.main(words[1:])
+    arguments = _parser().parse_args(words)
     try:
         arguments.command.run(_endpoint(arguments), arguments)
     except AddressError as error:
@@ -254,7 +257,7 @@ COMMANDS = {
     "continue": Command("give a subagent another turn", _continue, _continue_arguments),
     "interrupt": Command("stop the running turn of a subagent", _interrupt, _interrupt_arguments),
     "status": Command("show what subagents are doing", _status, _status_arguments),
-    "mcp": Command("connect an MCP client on stdin and stdout to the daemon", _mcp, _no_arguments),
+    "mcp": Command(bridge_main.SUMMARY, _mcp, _no_arguments),
     "loose-ends": Command("show or close the notices of ended turns", _loose_ends, _loose_ends_arguments),
 }
 

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hive_subagent_daemon.bridge_lines import TooLong
 from hive_subagent_daemon.bridge_messages import (
@@ -21,6 +23,23 @@ from tests.support.mcp_call import meta
 
 CLIENT = {"name": "a client", "version": "7"}
 PREFIX = "io.modelcontextprotocol"
+LISTING = ToolListing()
+WORDS = st.sampled_from(["", "x", "status", "é", "\ud800", "\n", "2026-07-28", "name"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=5,
+)
+PARAMS = st.fixed_dictionaries(
+    {},
+    optional=dict.fromkeys(("name", "arguments", "clientInfo", "capabilities", "requestId"), VALUES)
+    | {"_meta": VALUES | st.just(meta()), "protocolVersion": VALUES},
+)
+METHODS = ("initialize", "tools/list", "tools/call", "ping", "server/discover", "notifications/cancelled")
+JSON_LINES = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0"), "method": st.sampled_from(METHODS) | VALUES},
+    optional={"id": VALUES, "params": PARAMS | VALUES},
+).map(lambda message: json.dumps(message).encode())
 
 
 @pytest.fixture
@@ -209,3 +228,11 @@ def test_characters_that_are_no_utf_8_reach_the_daemon_escaped(conversation: Con
     asked = conversation.understood(line)
     assert isinstance(asked, Called)
     assert json.loads(asked.call.body)["params"]["arguments"] == "\ud800"
+
+
+@settings(deadline=None)
+@given(st.binary() | JSON_LINES)
+def test_every_line_is_understood_somehow(line: bytes) -> None:
+    asked = Conversation(LISTING).understood(line)
+    if isinstance(asked, Reply):
+        assert b"\n" not in json.dumps(asked.message).encode()
