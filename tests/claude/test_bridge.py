@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.claude.outside_claude import OutsideClaude, text_of
 from tests.claude.real_daemon import tool_call
 from tests.support.daemon_harness import REPOSITORY
+from tests.support.daemon_stand_in import stand_in_for_a_daemon
 from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
@@ -75,6 +77,22 @@ def test_a_parent_on_stdio_has_its_tools_before_there_is_a_daemon(
         daemon.boot()
         assert "launcher" in text_of(parent.ask(STATUS))
         parent.end()
+
+
+@pytest.mark.shows("facts-9-killed-during-a-call")
+def test_a_parent_on_stdio_does_not_hang_when_the_daemon_dies_during_a_call(
+    make_daemon: MakeDaemon, model: OfflineModel
+) -> None:
+    """Over HTTP claude waited for more than a minute."""
+    with stand_in_for_a_daemon(b"") as dying:
+        config = json.dumps({"mcpServers": {"subagent": bridge_entry(dying.port)}})
+        with OutsideClaude(make_daemon(), model, f"--mcp-config={config}") as parent:
+            began = time.monotonic()
+            told = text_of(parent.ask(start("worker", "never")))
+            assert "start may or may not have taken effect. Call status to see" in told
+            assert time.monotonic() - began < 15
+            parent.end()
+    assert len(dying.requests) == 1
 
 
 def test_a_subagent_is_refused_through_the_bridge_as_without_it(make_daemon: MakeDaemon) -> None:
