@@ -29,8 +29,8 @@ async def test_both_eras_are_told_what_the_server_tells_them(era: str) -> None:
     server = build_server(FakeSubagents(), version=__version__, max_prompt_bytes=1000)
     async with Client(server, mode=era) as client:
         listed = (await client.list_tools()).model_dump(by_alias=True, mode="json", exclude_none=True)
-        assert listed["tools"] == listing.tools["tools"]
-        assert client.instructions == listing.discovered["instructions"]
+        assert listed["tools"] == listing.tools["tools"], HOW
+        assert client.instructions == listing.discovered["instructions"], HOW
         told = listing.initialized("2025-11-25")
         assert client.server_info is not None
         server_info = client.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
