@@ -6,6 +6,7 @@ Each parent keeps one running as long as it lives: what is not imported is memor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -47,9 +48,10 @@ def run(endpoint: Endpoint) -> None:
     """Serve the client on stdin and stdout until it leaves."""
     if os.isatty(STDIN):
         print("This speaks MCP, one JSON-RPC message a line, for programs; Ctrl-D ends it.", file=sys.stderr)
-    for descriptor in (STDIN, STDOUT):
-        # A parent that shares its own non-blocking ends with us would make our reads and writes fail.
-        os.set_blocking(descriptor, True)
+    with contextlib.suppress(OSError):  # one that is closed shows as the end
+        for descriptor in (STDIN, STDOUT):
+            # A parent that shares its own non-blocking ends with us would make our reads and writes fail.
+            os.set_blocking(descriptor, True)
     Bridge(endpoint, stdin=STDIN, stdout=STDOUT).run()
 
 

@@ -13,12 +13,13 @@ from tests.claude.outside_claude import OutsideClaude, text_of
 from tests.claude.real_daemon import tool_call
 from tests.support.daemon_harness import REPOSITORY
 from tests.support.daemon_stand_in import stand_in_for_a_daemon
+from tests.support.processes import eventually
 from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.claude.real_daemon import MakeDaemon
+    from tests.claude.real_daemon import MakeDaemon, RealDaemon
     from tests.support.offline_model import OfflineModel
 
 STATUS = "[[tool: mcp__subagent__status {}]]"
@@ -91,8 +92,16 @@ def test_a_parent_on_stdio_does_not_hang_when_the_daemon_dies_during_a_call(
             told = text_of(parent.ask(start("worker", "never")))
             assert "start may or may not have taken effect. Call status to see" in told
             assert time.monotonic() - began < 15
-            parent.end()
     assert len(dying.requests) == 1
+
+
+def test_a_parent_that_is_killed_leaves_no_bridge(daemon: RealDaemon, model: OfflineModel) -> None:
+    config = json.dumps({"mcpServers": {"subagent": bridge_entry(daemon.port)}})
+    with OutsideClaude(daemon, model, f"--mcp-config={config}") as parent:
+        assert "launcher" in text_of(parent.ask(STATUS))
+        assert len(daemon.at_home()) == 2
+        parent.process.kill()
+        eventually(lambda: not daemon.at_home(), what="the bridge ending")
 
 
 def test_a_subagent_is_refused_through_the_bridge_as_without_it(make_daemon: MakeDaemon) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mcp.client import Client
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from hive_subagent_daemon import __version__
 from hive_subagent_daemon.bridge_messages import HANDSHAKE_VERSIONS, Conversation, Reply
@@ -37,6 +38,11 @@ async def test_both_eras_are_told_what_the_server_tells_them(era: str) -> None:
         assert server_info == told["serverInfo"]
         capabilities = client.server_capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
         assert capabilities == told["capabilities"]
+
+
+def test_every_version_that_the_server_speaks_after_a_handshake_is_spoken() -> None:
+    assert set(HANDSHAKE_VERSIONS) == set(HANDSHAKE_PROTOCOL_VERSIONS)
+    assert HANDSHAKE_VERSIONS[0] == LATEST_HANDSHAKE_VERSION
 
 
 def test_the_handshake_era_gets_nothing_of_the_later_one() -> None:
