@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import tempfile
 import threading
 from functools import partial
@@ -188,18 +189,16 @@ def test_what_is_answered_already_is_written_before_it_ends(daemon: Daemon) -> N
             assert bridge.process.wait(5) == 0
 
 
-def test_a_client_that_reads_no_more_is_the_end_too(daemon: Daemon) -> None:
-    reading, writing = os.pipe()
-    stdin, stdout = os.pipe()
-    served = threading.Thread(
-        target=Bridge(TcpEndpoint("127.0.0.1", daemon.port), stdin=stdin, stdout=writing).run
-    )
-    served.start()
-    os.close(reading)
-    served.join(10)
-    assert not served.is_alive()
-    for descriptor in (writing, stdin, stdout):
-        os.close(descriptor)
+def test_a_client_that_does_not_read_does_not_keep_it_from_ending() -> None:
+    """Its answers fill the pipe, and nobody waits for that."""
+    ping = b'{"jsonrpc": "2.0", "id": "%b", "method": "ping"}\n' % (b"x" * 60_000)
+    with subprocess.Popen(
+        bridge_words(1), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=bridge_environment()
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(ping * 20)
+        process.stdin.close()
+        assert process.wait(10) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
