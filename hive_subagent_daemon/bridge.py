@@ -80,7 +80,9 @@ class Bridge:
             ready = dict(poll.poll())
             if self._stdin not in ready:
                 return
-            piece = os.read(self._stdin, READ_BYTES)
+            piece = b""
+            with contextlib.suppress(OSError):  # a terminal that has gone
+                piece = os.read(self._stdin, READ_BYTES)
             if not piece:
                 return
             yield piece

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hive_subagent_daemon.client import (
+    ANSWER_SECONDS,
     READ_ONLY_TOOLS,
     BusyError,
     Endpoint,
@@ -103,7 +104,7 @@ def may_be_sent_again(tool: str, error: SubagentError) -> bool:
 
 
 def _attempt(endpoint: Endpoint, call: ToolCall, flight: Flight) -> dict[str, Any]:
-    status, body = exchange(endpoint, call, opened=flight.opened)
+    status, body = exchange(endpoint, call, within_seconds=ANSWER_SECONDS, opened=flight.opened)
     match json_of(body):
         case {"jsonrpc": "2.0", "result": dict(result)}:
             return {"result": result}

@@ -176,7 +176,7 @@ def exchange(
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise _without_answer(endpoint, call.tool, error) from None
+        raise _without_answer(endpoint, tool=call.tool, error=error, within_seconds=within_seconds) from None
     finally:
         connection.close()
 
@@ -218,11 +218,13 @@ def _connected(endpoint: Endpoint) -> http.client.HTTPConnection:
         raise NotConnectedError(message) from None
 
 
-def _without_answer(endpoint: Endpoint, tool: str, error: Exception) -> NoAnswerError:
+def _without_answer(
+    endpoint: Endpoint, *, tool: str, error: Exception, within_seconds: float
+) -> NoAnswerError:
     """Say what a call without an answer means; systemd takes connections also for a daemon that is down."""
     reason, timed_out = _reason(error), isinstance(error, TimeoutError)
     silent = f"The daemon at {endpoint.shown} gave no answer ({reason})"
-    within = f"within {ANSWER_SECONDS:.0f} s" if timed_out else f"({reason})"
+    within = f"within {within_seconds:.0f} s" if timed_out else f"({reason})"
     if tool not in READ_ONLY_TOOLS:
         message = f"{silent}: {tool} may or may not have taken effect, see `hive-subagent status`."
     elif not isinstance(error, OSError):
