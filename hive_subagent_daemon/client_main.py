@@ -1,7 +1,6 @@
-"""The program `hive-subagent`: dispatches before anything slow is imported.
+"""The command `hive-subagent`, after hooks have had their turn in `command_main`.
 
-A command of people is built by `cli.entry`. What runs often and by itself, such as a hook, belongs into
-EARLY: it gets its words as they are and must not wait for a command line that it does not need.
+A bridge lives as long as its parent, so it gets its words before the command line of people is imported.
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EARLY: dict[str, str] = {}
-"""First word: module whose `main(words) -> int` takes the words after it."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words and words[0] in EARLY:
-        early: int = import_module(EARLY[words[0]]).main(words[1:])
-        return early
+    if words[:1] == ["mcp"]:
+        bridged: int = import_module("hive_subagent_daemon.bridge_main").main(words[1:])
+        return bridged
     code: int = import_module("hive_subagent_daemon.cli.entry").run(words)
     return code
 

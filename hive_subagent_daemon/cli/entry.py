@@ -36,7 +36,8 @@ COMMANDS: Final = {
     "log": "log:log",
     "loose-ends": "loose_ends:loose_ends",
     "doctor": "doctor:doctor",
-    "mcp": "mcp:mcp",
+    "mcp": "programs:mcp",
+    "notices": "programs:notices",
     "completion": "completion:completion",
 }
 """Each command with the module of this package that has it, and its name there."""
