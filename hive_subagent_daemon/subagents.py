@@ -155,6 +155,7 @@ class Subagents:
             "more": more,
             "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
+            "claude_config_dir": str(self._spawner.store.config_dir),
             "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
         }
@@ -217,14 +218,14 @@ class Subagents:
         ]
         ahead = [] if (told := self._wall()) is None else [told]
         now = [
-            *stalled,
             *ahead,
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*now, *lasting])
+        # The stalled ones last: they show in `subagents` too, and what is beyond the bound is only counted.
+        return views.bounded([*now, *lasting, *stalled])
 
     # Loose ends
 

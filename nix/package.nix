@@ -29,6 +29,7 @@ pkgs.buildPythonApplication {
       ../hive_subagent_daemon
       ../pyproject.toml
       ../scripts
+      ../share
       ../tests
     ];
   };
@@ -40,10 +41,12 @@ pkgs.buildPythonApplication {
 
   dependencies = [
     pkgs.anyio
+    pkgs.click
     pkgs.h11
     pkgs.jeepney
     pkgs.mcp
     pkgs.pydantic
+    pkgs.rich
     pkgs.sdnotify
     pkgs.starlette
     pkgs.systemd-python
@@ -58,6 +61,7 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
+    "hive_subagent_daemon.command_main"
   ];
 
   passthru = { inherit python; };

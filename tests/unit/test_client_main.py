@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hive_subagent_daemon import client_main
+from hive_subagent_daemon.cli import turns
 from hive_subagent_daemon.client_main import main
 from hive_subagent_daemon.errors import RefusedError
 from tests.support.fake_subagents import FakeSubagents
@@ -30,15 +30,6 @@ def subagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSubagents]:
     with served_on_tcp(fake) as url:
         monkeypatch.setenv("HIVE_SUBAGENT_URL", url)
         yield fake
-
-
-def code_of(arguments: list[str]) -> int:
-    """Run a command that argparse ends."""
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    code = caught.value.code
-    assert isinstance(code, int)
-    return code
 
 
 @pytest.mark.parametrize(
@@ -106,7 +97,7 @@ def test_a_prompt_may_come_by_stdin(
 def test_a_prompt_on_stdin_that_cannot_be_sent_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prompt: bytes, message: str
 ) -> None:
-    monkeypatch.setattr(client_main, "MAX_PROMPT_BYTES", 100)
+    monkeypatch.setattr(turns, "MAX_PROMPT_BYTES", 100)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(prompt)))
     assert main(["continue", "a"]) == 1
     assert message in capsys.readouterr().err
@@ -181,12 +172,12 @@ def test_a_bad_address_in_the_environment_is_bad_usage_and_named(
     ],
 )
 def test_bad_usage_is_code_2(arguments: list[str]) -> None:
-    assert code_of(arguments) == 2
+    assert main(arguments) == 2
 
 
 def test_help_and_version_are_code_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(["--version"]) == 0
-    assert code_of(["--help"]) == 0
+    assert main(["--version"]) == 0
+    assert main(["--help"]) == 0
     assert "loose-ends" in capsys.readouterr().out
 
 
@@ -230,7 +221,7 @@ def test_closing_all_shows_each_and_leaves_what_came_up_meanwhile(
     assert [line.split()[0] for line in out.splitlines() if line.startswith("id-")] == [
         f"id-{number}" for number in range(count)
     ]
-    assert out.endswith(f"Closed {count} loose ends.\n")
+    assert out.endswith(f"Closed {count} loose end{'' if count == 1 else 's'}.\n")
 
 
 def test_closing_all_of_none_closes_none(
