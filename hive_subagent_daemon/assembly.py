@@ -19,6 +19,7 @@ from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.tally import Tally
 from hive_subagent_daemon.turns import loose_end_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Parts:
     recovery: Recovery
     children: Children
     couriers: Couriers
+    tally: Tally
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -78,6 +80,10 @@ def assemble(
     carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
     couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
     inbox.on_show = couriers.add
+    tally = Tally([sink.label for sink in sinks])
+    inbox.on_end = tally.ended
+    for courier in couriers.all:
+        courier.on_answer = tally.answered
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
@@ -86,6 +92,7 @@ def assemble(
     subagents = Subagents(
         registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher, couriers=couriers
     )
+    subagents.on_spawn = tally.spawned
     recovery = Recovery(
         storage=storage,
         records=records,
@@ -95,7 +102,7 @@ def assemble(
         looked_in=spawner.looked_in,
     )
     return Parts(
-        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers, tally
     )
 
 
