@@ -17,9 +17,8 @@ _LINE_ENDS: Final = {"\u2028": "\n", "\u2029": "\n", "\x85": "\n"}
 
 _SHOWN: Final = str.maketrans(
     {chr(code): _REPLACEMENT for codes in _NO_TEXT for code in codes}
-    | {chr(code): chr(0x2400 + code) for code in range(0x20)}  # their pictures, such as ␛
-    | {"\x7f": "\u2421", "\ufeff": "", "\t": "\t", "\n": "\n"}
-    | {mark: f"[U+{ord(mark):04X}]" for mark in _BIDI}
+    | {mark: f"[U+{ord(mark):04X}]" for mark in (*map(chr, range(0x20)), "\x7f", *_BIDI)}
+    | {"\t": "\t", "\n": "\n", "\ufeff": ""}
     | _LINE_ENDS
 )
 

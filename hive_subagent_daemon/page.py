@@ -76,9 +76,8 @@ class Page:
         name = query.get("name", [None])[-1]
         path = "/" if name is None else f"/?name={quote(name[:SHOWN_NAME_CHARACTERS])}"
         held = query.get("refresh", [""])[-1] == "0"
-        frame = page_view.Frame(
-            self._agent, __version__, clock.as_text(clock.now()), 0 if held else REFRESH_SECONDS, path
-        )
+        now = page_view.moment(clock.as_text(clock.now()))
+        frame = page_view.Frame(self._agent, __version__, now, 0 if held else REFRESH_SECONDS, path)
         if name is None:
             return await self._in_reader(self._overview, frame, self._subagents.overview(most=MOST_SUBAGENTS))
         status = await self._subagents.status(name) if is_name(name) else None

@@ -5,6 +5,7 @@ The page's templates only place these values; escaping is theirs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NONE: Final = "-"
 LINE_CHARACTERS: Final = 300
 NOTICE_CHARACTERS: Final = 600
+_TIME: Final = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,11 @@ class Subagent:
     name: str
     state: str
     stalled: bool
+    well: bool
+    turn: str
     doing: str
     lasting: str
     last_output: str
-    last_output_stalled: bool
     memory: str
     cost: str
     facts: tuple[Field, ...] = ()
@@ -52,8 +55,13 @@ class Subagent:
 
     @property
     def mark(self) -> str:
-        """The state as one word, which also chooses its look."""
+        """The state in one word."""
         return "stalled" if self.stalled else self.state
+
+    @property
+    def look(self) -> str:
+        """How the state looks: one whose turn failed is idle, but not well."""
+        return self.mark if self.well or self.state != "idle" else "failed"
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Frame:
 
     agent: str
     version: str
-    made_at: str
+    at: str
     refresh_seconds: int
     path: str
 
@@ -149,10 +157,11 @@ def subagent_of(status: Answer, *, now: datetime) -> Subagent:
         name=status["name"],
         state=status["state"],
         stalled=False,
+        well=last is not None and last["outcome"] == "completed",
+        turn=status["turn"] or "",
         doing=_line(answers.how_it_ended(last)) if last else NONE,
         lasting=f"ended {_ago(last['ended_at'], now)}" if last else NONE,
         last_output=NONE,
-        last_output_stalled=False,
         memory=NONE,
         cost=answers.costing(cost) if cost is not None else NONE,
         facts=tuple(_facts(status)),
@@ -176,10 +185,11 @@ def _running(status: Answer) -> Subagent:
         name=status["name"],
         state="running",
         stalled=stalled,
+        well=not stalled,
+        turn=status["turn"],
         doing=_line(answers.doing(activity)) if activity else NONE,
         lasting=f"for {clock.lasting(status['running_seconds'])}",
         last_output=f"{clock.lasting(status['age_seconds'])} ago",
-        last_output_stalled=stalled,
         memory=answers.memory(used, status["memory_limit_bytes"]) if used is not None else NONE,
         cost=NONE,
         facts=tuple(_facts(status)),
@@ -196,7 +206,7 @@ def _facts(status: Answer) -> Iterable[Field]:
         "Model": status["model"],
         "Rounds": last.get("rounds"),
         "Took": clock.lasting(last["duration_seconds"]) if last else None,
-        "Ended at": last.get("ended_at"),
+        "Ended": moment(last["ended_at"]) if last else None,
     }
     for label, value in labelled.items():
         if value is not None:
@@ -210,7 +220,7 @@ def _facts(status: Answer) -> Iterable[Field]:
 def notice_of(loose_end: LooseEnd, *, now: datetime) -> Notice:
     """Return what is shown of one loose end."""
     outcome, verdict = loose_end.outcome, loose_end.outcome.verdict
-    facts = [clock.lasting(outcome.duration_seconds)]
+    facts = [f"took {clock.lasting(outcome.duration_seconds)}"]
     if verdict.rounds is not None:
         facts.append(f"{verdict.rounds} round{'' if verdict.rounds == 1 else 's'}")
     if verdict.cost_usd is not None:
@@ -223,7 +233,7 @@ def notice_of(loose_end: LooseEnd, *, now: datetime) -> Notice:
         title=_line(loose_end.title),
         outcome=verdict.kind.value,
         ended_at=outcome.ended_at,
-        ended=_ago(outcome.ended_at, now),
+        ended=f"ended {_ago(outcome.ended_at, now)}",
         facts=", ".join(facts),
         text=harmless(cut(verdict.text or verdict.error or "", NOTICE_CHARACTERS)),
         closed=loose_end.closed_at is not None,
@@ -248,9 +258,8 @@ def conversation_of(tail: Tail) -> Conversation:
 
 def _entry(said: Said) -> Entry:
     heading = f"{said.speaker.value} {_line(said.tool)}" if said.tool else said.speaker.value
-    return Entry(
-        said.speaker.value, heading, harmless(said.text) + _more(said.length, said.text), _line(said.at or "")
-    )
+    text = harmless(said.text) + _more(said.length, said.text)
+    return Entry(said.speaker.value, heading, text, moment(said.at or ""))
 
 
 def lines(texts: Sequence[str]) -> tuple[str, ...]:
@@ -260,6 +269,12 @@ def lines(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _line(text: str) -> str:
     return harmless(" ".join(cut(text, LINE_CHARACTERS).split()))
+
+
+def moment(text: str) -> str:
+    """Return a time as people read it; a text that is none as it stands."""
+    found = _TIME.match(text)
+    return f"{found['date']} {found['time']} UTC" if found else _line(text)
 
 
 def _ago(moment: str, now: datetime) -> str:
