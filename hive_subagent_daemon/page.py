@@ -106,11 +106,10 @@ class Page:
 
     def _overview(self, frame: page_view.Frame, status: Answer) -> Document:
         ids = self._inbox.unsettled()
-        shown = status["subagents"]
         page = page_view.Overview(
             frame=frame,
-            running=sum(one["state"] == "running" for one in shown),
-            subagents=tuple(page_view.subagent_of(one, now=clock.now()) for one in shown),
+            running=status["running"],
+            subagents=tuple(page_view.subagent_of(one, now=clock.now()) for one in status["subagents"]),
             more=status["more"],
             notices=self._notices(ids),
             more_notices=max(0, len(ids) - MOST_NOTICES),

@@ -70,12 +70,11 @@ def refused_reading(method: str, headers: Headers) -> Refusal | None:
     """
     if method not in ("GET", "HEAD"):
         return READ_ONLY
-    named = {name: value.strip().lower() for name, value in headers if name.startswith(b"sec-fetch-")}
-    follows_link = (named.get(b"sec-fetch-mode"), named.get(b"sec-fetch-dest")) == (b"navigate", b"document")
-    match named.get(b"sec-fetch-site"):
-        case None | b"same-origin" | b"none":
-            return None
-        case b"same-site" if follows_link:
-            return None
-        case _:
-            return FOREIGN
+    site, mode, dest = (
+        {value.strip().lower() for key, value in headers if key == b"sec-fetch-" + name}
+        for name in (b"site", b"mode", b"dest")
+    )
+    follows_link = (mode, dest) == ({b"navigate"}, {b"document"})
+    if not site or site in ({b"same-origin"}, {b"none"}) or (site == {b"same-site"} and follows_link):
+        return None
+    return FOREIGN

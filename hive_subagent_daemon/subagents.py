@@ -153,7 +153,8 @@ class Subagents:
         """Show all for a person: as `status`, without the limit on what a parent is shown of one answer."""
         names, entries = self._all()
         shown = list(islice(entries, most))
-        return self._status(shown, more=len(names) - len(shown))
+        answer = self._status(shown, more=len(names) - len(shown))
+        return answer | {"running": len(self._registry.running)}
 
     def _all(self) -> tuple[list[str], Iterator[Json]]:
         """Return all names, running ones first, then the most recent, and what is shown of each."""

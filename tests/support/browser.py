@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 10.0
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -34,6 +35,15 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
+# The browser wants the ends of its pipe as the descriptors 3 and 4, which may be taken: out of the way first.
+LAUNCHER = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(word), fcntl.F_DUPFD, 100) for word in sys.argv[1:3]]
+for end, wanted in zip(ends, (3, 4)):
+    os.dup2(end, wanted, inheritable=True)
+    os.close(end)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def chromium() -> str | None:
@@ -50,6 +60,7 @@ class Browser:
     session: str = ""
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    answers: dict[str, int] = field(default_factory=dict)
     loads: int = 0
     _number: int = 0
     _read: bytes = b""
@@ -117,6 +128,8 @@ class Browser:
                 self.loads += 1
             case "Network.requestWillBeSent":
                 self.requests.append(told["request"]["url"])
+            case "Network.responseReceived":
+                self.answers[told["response"]["url"]] = told["response"]["status"]
             case "Log.entryAdded":
                 self.complaints.append(f"{told['entry']['source']}: {told['entry']['text']}")
             case "Runtime.consoleAPICalled":
@@ -131,8 +144,7 @@ def browsing(program: str, folder: Path) -> Iterator[Browser]:
     """Run a browser with a new profile in this folder until the block ends."""
     to_it, from_us = os.pipe()
     to_us, from_it = os.pipe()
-    # The pipe's ends are the descriptors 3 and 4 in the browser.
-    start = ["sh", "-c", f'exec "$@" 3<&{to_it} 4>&{from_it}', "sh", program, *FLAGS]
+    start = [sys.executable, "-ISc", LAUNCHER, str(to_it), str(from_it), program, *FLAGS]
     with (folder / "browser.log").open("wb") as log:
         process = subprocess.Popen(
             [*start, f"--user-data-dir={folder / 'profile'}", "about:blank"],
