@@ -80,10 +80,6 @@ def assemble(
     carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
     couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
     inbox.on_show = couriers.add
-    tally = Tally([sink.label for sink in sinks])
-    inbox.on_end = tally.ended
-    for courier in couriers.all:
-        courier.on_answer = tally.answered
     spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
@@ -92,7 +88,6 @@ def assemble(
     subagents = Subagents(
         registry, spawner=spawner, records=records, inbox=inbox, launcher=launcher, couriers=couriers
     )
-    subagents.on_spawn = tally.spawned
     recovery = Recovery(
         storage=storage,
         records=records,
@@ -101,9 +96,20 @@ def assemble(
         known=known,
         looked_in=spawner.looked_in,
     )
+    tally = _tally_of(inbox, subagents, couriers)
     return Parts(
         records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers, tally
     )
+
+
+def _tally_of(inbox: Inbox, subagents: Subagents, couriers: Couriers) -> Tally:
+    """Let everything that is to be counted be told to one tally."""
+    tally = Tally(courier.label for courier in couriers.all)
+    inbox.on_end = tally.ended
+    subagents.on_spawn = tally.spawned
+    for courier in couriers.all:
+        courier.on_answer = tally.answered
+    return tally
 
 
 def _carrier(
