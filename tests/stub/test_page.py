@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.stub.steps import call, forever, held, init, reach, result, success, tool_use
 from tests.support.daemon_harness import Setting
+from tests.support.looking import Looked, look, metric
 from tests.support.processes import eventually
 from tests.support.receivers import answer, receiving
 
@@ -27,33 +25,14 @@ PROMTOOL = shutil.which("promtool")
 PATHS = ("/", "/?name=x", "/style.css", "/metrics")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An HTTP answer."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-
-def get(daemon: Daemon, path: str, *, method: str = "GET", **headers: str) -> Answer:
-    """Ask for a path."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=10)
-    try:
-        connection.request(
-            method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
-        )
-        response = connection.getresponse()
-        named = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, named, response.read().decode())
-    finally:
-        connection.close()
+def get(daemon: Daemon, path: str, *, method: str = "GET", **headers: str) -> Looked:
+    """Look at a path of a daemon."""
+    return look(daemon.port, path, method=method, **headers)
 
 
 def value(daemon: Daemon, sample: str) -> float:
-    """Return one sample of the metrics."""
-    [found] = re.findall(rf"^{re.escape(sample)} (\S+)$", get(daemon, "/metrics").text, re.MULTILINE)
-    return float(found)
+    """Return one sample of its metrics."""
+    return metric(daemon.port, sample)
 
 
 def ended(outcome: str, *, cause: str = "", error_class: str = "") -> str:
