@@ -44,7 +44,9 @@ pkgs.buildPythonApplication {
     pkgs.click
     pkgs.h11
     pkgs.jeepney
+    pkgs.jinja2
     pkgs.mcp
+    pkgs.prometheus-client
     pkgs.pydantic
     pkgs.rich
     pkgs.sdnotify
@@ -62,6 +64,9 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
     "hive_subagent_daemon.command_main"
+    # Imported only when they are asked for:
+    "hive_subagent_daemon.metric_families"
+    "hive_subagent_daemon.page_rendering"
   ];
 
   passthru = { inherit python; };

@@ -237,7 +237,7 @@ class Stub:
 
     def do_call(self, step: Step) -> None:
         """Call the daemon from inside the turn and write down what it answered."""
-        write_whole(self.scripts / step["into"], answer_of(step["port"]))
+        write_whole(self.scripts / step["into"], answer_of(step["port"], step["path"]))
 
     def do_spawn(self, step: Step) -> None:
         """Start a child of its own, as a tool call would; go on when it has written its pid."""
@@ -284,7 +284,7 @@ def live_as_child(step: Step, scripts: Path) -> NoReturn:
     for name in step["ignores"]:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     if step["calls"]:
-        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"]))
+        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"], "/mcp"))
     write_whole(scripts / step["record"], str(os.getpid()))
     limit = time.monotonic() + step["seconds"]
     while time.monotonic() < limit:

@@ -9,11 +9,11 @@ TIMEOUT_SECONDS = 10.0
 TOKEN = "a-token-of-20-letters"
 
 
-def answer_of(port: int) -> str:
-    """Send a tool call to the daemon at this port and return the first line of its answer."""
+def answer_of(port: int, path: str) -> str:
+    """Send a tool call to a path of the daemon at this port and return the first line of its answer."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'
     head = [
-        "POST /mcp HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
