@@ -64,6 +64,7 @@ in
   format = treefmtOf.${system}.config.build.check self;
   core = holds "core" (import ../tests/nix/core_cases.nix);
   faults = holds "faults" (import ../tests/nix/fault_cases.nix);
+  values = holds "values" (import ../tests/nix/value_cases.nix);
   layers = holds "layers" (import ../tests/nix/layer_cases.nix { inherit library; });
 
   nixos = holds "nixos" {

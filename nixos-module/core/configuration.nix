@@ -4,15 +4,7 @@ let
   inherit (import ./mcp.nix) optedIn serverEntry;
   inherit (import ./names.nix) defaultSlice;
   inherit (import ./ports.nix) listenAddress;
-
-  limitKeys = {
-    MemoryMax = "memory_max";
-    MemoryHigh = "memory_high";
-    MemorySwapMax = "memory_swap_max";
-    TasksMax = "tasks_max";
-    CPUWeight = "cpu_weight";
-    OOMPolicy = "oom_policy";
-  };
+  inherit (import ./settings.nix) limitKeys;
 
   limitsOf =
     limits:

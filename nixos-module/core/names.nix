@@ -3,7 +3,6 @@ let
   inherit (import ./lib.nix)
     characters
     concat
-    hasPrefix
     isMatch
     optional
     optionName
@@ -90,12 +89,5 @@ rec {
     optional (uid == null && (agent.manager == "system" || agent.credentials // agent.secretEnvironment != { })) (
       "${agent.optionNames.user or "${option}.user"}: the user ${builtins.toJSON agent.user} is not declared or has no fixed uid, and the units need it "
       + "(user@UID.service, /run/user/UID). Set users.users.${optionName agent.user}.uid, for instance to 1000, or name another user."
-    );
-
-  directoryFaults =
-    option: directory:
-    optional (!hasPrefix "/" directory || hasPrefix "${builtins.storeDir}/" directory || isMatch ".*[\n].*" directory) (
-      "${option}: ${builtins.toJSON directory} is not a directory that turns can work in. Write an absolute path outside of the Nix "
-      + ''store as a string, for instance "/home/alice/work".''
     );
 }

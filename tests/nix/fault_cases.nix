@@ -2,18 +2,12 @@
 let
   core = import ../../nixos-module/core.nix;
 
-  good = {
-    user = "alice";
-    manager = "system";
-    listenAddress = "127.0.0.1";
-    port = 20123;
-    workDir = "/srv/work";
-    environment = { };
-    secretEnvironment = { };
-    credentials = { };
-    settings = { };
-    mcpServers = { };
-    limits.slice = core.defaultSlice "coder";
+  sample = import ./sample_agent.nix { name = "coder"; };
+  good = sample.options;
+  inherit (sample) plain;
+  other = (import ./sample_agent.nix { name = "reviewer"; }).plain // {
+    user = "bob";
+    home = "/home/bob";
   };
   faultsOf =
     {
@@ -24,7 +18,15 @@ let
     core.agentFaults {
       option = "agents.${name}";
       inherit name uid;
-      agent = good // removeAttrs changes [ "name" "uid" ];
+      agent =
+        good
+        // removeAttrs changes [
+          "name"
+          "uid"
+        ]
+        // {
+          limits = good.limits // changes.limits or { };
+        };
     };
   url = "http://127.0.0.1:9000/mcp";
   user = name: address: port: {
@@ -111,7 +113,7 @@ b"
       option = "agents.ü";
       name = "ü";
       uid = 1000;
-      agent = good // { limits.slice = core.defaultSlice "ü"; };
+      agent = good // { limits = good.limits // { slice = core.defaultSlice "ü"; }; };
     }
   )) 1;
   "files with secrets in the store" = case
@@ -133,13 +135,14 @@ b"
     ])
     [ 1 1 1 0 0 ];
   "secrets of MCP servers" = case
-    (map (server: builtins.length (faultsOf { mcpServers.docs = server; })) [
+    (map (server: builtins.length (faultsOf { mcpServers.docs = { availableToSubagents = true; } // server; })) [
       { inherit url; headers.Authorization = "Bearer sk-live"; }
       { inherit url; headers.Authorization = "Bearer \${TOKEN}"; }
       { command = "/bin/x"; env.API_KEY = "x"; }
       { command = "/bin/x"; env.LANG = "C"; }
+      { command = "/bin/x"; env.API_KEY = "x"; availableToSubagents = false; }
     ])
-    [ 1 0 1 0 ];
+    [ 1 0 1 0 0 ];
   "ports of others among themselves are not ours to tell" = case
     (core.portFaults (map (name: user name "127.0.0.1" 9000 // { isOurs = false; }) [ "a" "b" ]))
     [ ];
@@ -164,7 +167,7 @@ b"
     ''agents.coder.listenAddress: "localhost:1" is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.'';
   "a relative working directory" = one { workDir = "work"; } (
     ''agents.coder.workDir: "work" is not a directory that turns can work in. Write an absolute path outside of the Nix ''
-    + ''store as a string, for instance "/home/alice/work".''
+    + ''store as a string, without "..", for instance "/home/alice/work".''
   );
   "a slice of no known form" = one { limits.slice = "agents"; } (
     ''agents.coder.limits.slice: "agents" is not the name of a slice of at most 140 bytes. Write a name ''
@@ -218,4 +221,46 @@ b"
           + "Choose base and span so that they are, for instance 20000 and 10000."
         )
       ];
+  "a directory for two users" = case
+    (core.directoryClashes [
+      (plain // { workDir = "/srv/work"; })
+      (other // { workDir = "/srv/work/"; })
+    ])
+    [
+      (
+        "agents.reviewer.workDir: /srv/work is to be made for bob, and also for alice, because of agent coder (agents.coder.workDir). "
+        + "Give the two agents directories of their own, or make this one yourself, with rights for both, and set "
+        + "agents.reviewer.createWorkDir = false."
+      )
+    ];
+  "a directory on the way to another user's" = case (map builtins.length [
+    (core.directoryClashes [
+      (plain // { workDir = "/home/alice/a/b"; })
+      (other // { workDir = "/home/alice/a"; })
+    ])
+    (core.directoryClashes [
+      (plain // { workDir = "/home/alice/a"; })
+      (other // { user = "alice"; workDir = "/home/alice/a"; })
+    ])
+    (core.directoryClashes [
+      (plain // { workDir = "/srv/agents/a"; })
+      (other // { workDir = "/srv/agents/b"; })
+    ])
+  ]) [ 1 0 0 ];
+  "two sums of one slice" = case
+    (core.sharedSliceFaults [
+      (plain // { slice = "agents.slice"; sliceConfig = { MemoryMax = "8G"; TasksMax = 5; }; })
+      (other // { slice = "agents.slice"; sliceConfig = { MemoryMax = "9G"; TasksMax = 5; }; })
+    ])
+    [
+      (
+        "agents.reviewer.sliceConfig.MemoryMax: agent coder has another value (agents.coder.sliceConfig), and both share the slice "
+        + "agents.slice. Leave the setting to one of them, or give each a slice of its own (limits.slice)."
+      )
+    ];
+  "two sums of two slices, one of root" = case (core.sharedSliceFaults [
+    (plain // { slice = "agents.slice"; sliceConfig.MemoryMax = "8G"; })
+    (other // { slice = "agents.slice"; sliceConfig.MemoryMax = "9G"; uid = 0; })
+    (other // { slice = "others.slice"; sliceConfig.MemoryMax = "9G"; })
+  ]) [ ];
 }

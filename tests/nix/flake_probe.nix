@@ -50,6 +50,7 @@ in
   cases = map (name: checks.${name}.text) [
     "core"
     "faults"
+    "values"
   ];
   moduleHasPackage = (lib.head module.definitionsWithLocations).value.file == outputs.packages.${system}.default.file;
   shell = outputs.devShells.${system}.default.kind;

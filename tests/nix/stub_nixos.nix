@@ -69,6 +69,10 @@ let
     { name, config, ... }:
     {
       options = {
+        name = mkOption {
+          type = types.str;
+          default = name;
+        };
         uid = mkOption {
           type = types.nullOr types.int;
           default = null;
@@ -93,6 +97,14 @@ let
       };
     };
 
+  rule.options = lib.genAttrs [ "mode" "user" "group" ] (
+      _:
+      mkOption {
+        type = types.str;
+        default = "-";
+      }
+    );
+
   package = name: {
     type = "derivation";
     inherit name;
@@ -107,6 +119,7 @@ let
         types.int
         types.float
         types.str
+        types.path
         (types.attrsOf plainValue)
         (types.listOf plainValue)
       ]
@@ -124,6 +137,10 @@ in
   options = {
     assertions = mkOption {
       type = types.listOf types.unspecified;
+      default = [ ];
+    };
+    warnings = mkOption {
+      type = types.listOf types.str;
       default = [ ];
     };
     networking.hostName = mkOption {
@@ -149,7 +166,7 @@ in
         default = package "systemd";
       };
       tmpfiles.settings = mkOption {
-        type = types.attrsOf (types.attrsOf (types.attrsOf types.anything));
+        type = types.attrsOf (types.attrsOf (types.attrsOf (types.submodule rule)));
         default = { };
       };
     };

@@ -162,7 +162,7 @@ def test_the_daemon_checks_a_configuration_where_its_work_dir_is_not(
 @pytest.mark.parametrize(("manager", "uid"), [("system", 1001), ("system", 0), ("user", 1001)])
 def test_units_say_what_the_daemon_s_own_unit_files_say(manager: str, uid: int) -> None:
     agent = AGENT | {"manager": manager, "uid": uid, "user": "alice" if uid else "root"}
-    made = core(f"core.unitFiles (core.unitsOf agent).{manager}", agent=agent)
+    made = core(f"core.unitFiles (core.unitsOf [ agent ]).{manager}", agent=agent)
     wanted = Wanted(
         account=Account(agent["user"], uid),
         program=Path("/opt/bin/daemon"),

@@ -11,7 +11,7 @@ from tests.nix.evaluation import HERE, MODULES, core, evaluate, needs_nix
 pytestmark = needs_nix
 
 
-@pytest.fixture(scope="module", params=["core_cases.nix", "fault_cases.nix"])
+@pytest.fixture(scope="module", params=["core_cases.nix", "fault_cases.nix", "value_cases.nix"])
 def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """Return the cases of one file, evaluated at once."""
     found: dict[str, dict[str, Any]] = evaluate(HERE / request.param)

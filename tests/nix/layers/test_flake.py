@@ -38,5 +38,5 @@ def test_its_modules_have_its_package(flake: dict[str, Any]) -> None:
 
 def test_its_checks_are_those_that_can_run_anywhere_and_those_that_need_nixos(flake: dict[str, Any]) -> None:
     needs_nixpkgs = ["format", "layers", "nixos", "package", "unit-tests", "vm"]
-    assert flake["checks"] == sorted(["core", "faults", *needs_nixpkgs])
+    assert flake["checks"] == sorted(["core", "faults", "values", *needs_nixpkgs])
     assert all(text.endswith(" cases hold\n") for text in flake["cases"])
