@@ -25,7 +25,13 @@ let
 
   # What other modules declare of an entry. Where they do, that is all an entry can have, unless theirs are open, too;
   # else anything goes.
-  declaredElsewhere = leaves: removeAttrs leaves [ "_module" "availableToSubagents" ];
+  declaredElsewhere =
+    leaves:
+    removeAttrs leaves [
+      "_freeformOptions"
+      "_module"
+      "availableToSubagents"
+    ];
 
   entry =
     { options, ... }:

@@ -38,33 +38,27 @@ let
       ++ modules
     );
   # A declaration of the option by somebody else, as strict as it gets.
-  declared = {
+  declaredWith = leaves: {
     options.hyperhive.extraMcpServers = lib.mkOption {
       default = { };
       description = "The agent's servers.";
-      type = lib.types.attrsOf (
-        lib.types.submodule {
-          options = {
-            url = lib.mkOption {
-              type = lib.types.nullOr lib.types.str;
-              default = null;
-              description = "Address.";
-            };
-            command = lib.mkOption {
-              type = lib.types.nullOr lib.types.str;
-              default = null;
-              description = "Program.";
-            };
-            allowedTools = lib.mkOption {
-              type = lib.types.listOf lib.types.str;
-              default = [ ];
-              description = "Tools.";
-            };
-          };
-        }
-      );
+      type = lib.types.attrsOf (lib.types.submodule { options = leaves; });
     };
   };
+  leaf =
+    type: default:
+    lib.mkOption {
+      inherit type default;
+      description = "A leaf.";
+    };
+  textLeaf = leaf (lib.types.nullOr lib.types.str) null;
+  toolsLeaf = leaf (lib.types.listOf lib.types.str) [ ];
+  declared = declaredWith {
+    url = textLeaf;
+    command = textLeaf;
+    allowedTools = toolsLeaf;
+  };
+  optionsIn = map (message: lib.head (lib.splitString ": " message));
   subagentsServers = config: config.services.hive-subagent.agents.coder.mcpServers;
   throws = value: !(builtins.tryEval (builtins.deepSeq value null)).success;
   case = value: expected: { inherit value expected; };
@@ -262,9 +256,125 @@ in
   "a Nix path as credential is told as what it is" =
     case (map (message: lib.hasInfix "in the Nix store" message) (faults (coder { credentials.token = ./stub_nixos.nix; })))
       [ true ];
+  "a home is left to NixOS, and what is made below it is the user's" = case
+    (map (extra: lib.mapAttrs (_: rule: rule.d.user) (coder extra).systemd.tmpfiles.settings.hive-subagent) [
+      { }
+      { workDir = "/home/alice/a/b"; }
+      { workDir = "/srv/50%"; }
+      {
+        workDir = "/srv/x";
+        createWorkDir = false;
+      }
+    ])
+    [
+      { }
+      {
+        "/home/alice/a" = ":alice";
+        "/home/alice/a/b" = ":alice";
+      }
+      { "/srv/50%%" = ":alice"; }
+      { }
+    ];
+  "one directory of two users is told, not left to a conflict of definitions" =
+    let
+      config = hostWith {
+        alice.workDir = "/srv/work";
+        bob.workDir = "/srv/work";
+      };
+      one = hostWith {
+        alice.workDir = "/srv/work";
+        bob = {
+          workDir = "/srv/work";
+          createWorkDir = false;
+        };
+      };
+    in
+    case [
+      (optionsIn (faults config))
+      config.systemd.tmpfiles.settings.hive-subagent."/srv/work".d.user
+      (faults one)
+    ] [ [ "services.hive-subagent.agents.bob.workDir" ] ":alice" [ ] ];
+  "two agents in one slice" =
+    let
+      config =
+        size:
+        hostWith {
+          coder = {
+            user = "alice";
+            limits.slice = "agents.slice";
+            sliceConfig.MemoryMax = "8G";
+          };
+          reviewer = {
+            user = "alice";
+            limits.slice = "agents.slice";
+            sliceConfig.MemoryMax = size;
+          };
+        };
+    in
+    case [
+      (config "8G").systemd.user.slices
+      (faults (config "8G"))
+      (optionsIn (faults (config "9G")))
+    ] [
+      {
+        agents = {
+          description = "Subagents of coder and reviewer";
+          sliceConfig.MemoryMax = "8G";
+          unitConfig = { };
+          wantedBy = [ ];
+        };
+      }
+      [ ]
+      [ "services.hive-subagent.agents.reviewer.sliceConfig.MemoryMax" ]
+    ];
+  "a user with another name than its attribute" =
+    let
+      config = evaluate [
+        host
+        alice
+        { users.users.alice.name = "alina"; }
+        (agents { coder.user = "alice"; })
+      ];
+    in
+    case [
+      (serviceOf config).serviceConfig.User
+      (lib.hasInfix "/etc/profiles/per-user/alina/bin" (serviceOf config).environment.PATH)
+      config.users.users.alice.linger
+      (faults config)
+    ] [ "alina" true true [ ] ];
+  "a user without a home of its own is warned of" =
+    let
+      with' =
+        extra:
+        (evaluate [
+          host
+          { users.users.robot.uid = 900; }
+          (agents { robot = extra; })
+        ]).warnings;
+    in
+    case [
+      (optionsIn (with' { }))
+      (with' { environment.CLAUDE_CONFIG_DIR = "/var/lib/robot"; })
+    ] [ [ "services.hive-subagent.agents.robot.user" ] [ ] ];
+  "values that fit no type but that of the file are told by their options" = case
+    (optionsIn (faults (coder {
+      limits.MemoryMax = "900 %";
+      environment."MY-NAME" = "x";
+      settings.state_dir = ./stub_nixos.nix;
+      mcpServers.docs = {
+        inherit url;
+        available_to_subagents = true;
+      };
+    })))
+    [
+      "services.hive-subagent.agents.coder.limits.MemoryMax"
+      "services.hive-subagent.agents.coder.environment.MY-NAME"
+      "services.hive-subagent.agents.coder.mcpServers.docs.available_to_subagents"
+      "services.hive-subagent.agents.coder.settings.state_dir"
+    ];
   "a value of the wrong type is an error of the option" = case (map throws [
     (coder { port = "x"; }).systemd.sockets
-    (coder { limits.MemoryMax = "lots"; }).services.hive-subagent.agents.coder.limits.MemoryMax
+    (coder { limits.OOMPolicy = "lots"; }).services.hive-subagent.agents.coder.limits.OOMPolicy
     (coder { manager = "both"; }).systemd.sockets
     (coder { colour = "red"; }).systemd.sockets
     (coder { settings.limits = x: x; }).services.hive-subagent.agents.coder.settings
@@ -422,4 +532,148 @@ in
           + "Set one of these two options to a port that is free, for instance 20516."
         )
       ];
+
+  "what claude may know of an entry reaches subagents, what is for the agent alone does not" =
+    let
+      config = agentWith [
+        {
+          hyperhive.extraMcpServers.docs = {
+            inherit url;
+            availableToSubagents = true;
+            allowedTools = [ "*" ];
+            oauth.clientId = "x";
+          };
+        }
+      ];
+      inherit (config.services.hive-subagent.agents) coder;
+    in
+    case ((import ../../nixos-module/core.nix).serverEntry coder.mcpServers.docs) {
+      type = "http";
+      inherit url;
+      oauth.clientId = "x";
+      available_to_subagents = true;
+    };
+  "every entry of the agent is checked, by the name of its own option" =
+    let
+      config = agentWith [
+        {
+          hyperhive.extraMcpServers = {
+            both = {
+              inherit url;
+              command = "/bin/x";
+            };
+            none.enable = true;
+            off = {
+              enable = false;
+              url = 5;
+            };
+            wrong = {
+              command = "/bin/x";
+              args = "x";
+              availableToSubagents = true;
+            };
+            misspelt = {
+              inherit url;
+              heeders.A = "b";
+            };
+            secret = {
+              inherit url;
+              headers.Authorization = "Bearer x";
+              availableToSubagents = true;
+            };
+            own = {
+              inherit url;
+              headers.Authorization = "Bearer x";
+            };
+            good = {
+              inherit url;
+              availableToSubagents = true;
+            };
+          };
+        }
+      ];
+    in
+    case [
+      (optionsIn (faults config))
+      (lib.attrNames (subagentsServers config))
+    ] [
+      [
+        "hyperhive.extraMcpServers.both"
+        "hyperhive.extraMcpServers.misspelt.heeders"
+        "hyperhive.extraMcpServers.none"
+        "hyperhive.extraMcpServers.secret.headers.Authorization"
+        "hyperhive.extraMcpServers.wrong.args"
+      ]
+      [ "good" ]
+    ];
+  "the agent's own options are named" =
+    case
+      (optionsIn (
+        faults (agentWith [
+          {
+            hyperhive.mcp.subagent.agent = "my agent";
+            hyperhive.extraMcpServers.subagent.availableToSubagents = true;
+          }
+        ])
+      ))
+      [
+        "hyperhive.mcp.subagent.agent"
+        "hyperhive.extraMcpServers.subagent.availableToSubagents"
+      ];
+  "an entry that is emptied is told how to be dropped" =
+    case
+      (faults (agentWith [ { hyperhive.extraMcpServers.subagent = lib.mkForce { }; } ]))
+      [
+        "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
+      ];
+  "all entries can be replaced, and that of the daemon with them" =
+    let
+      config = agentWith [ { hyperhive.extraMcpServers = lib.mkForce { docs = { inherit url; }; }; } ];
+    in
+    case [
+      (lib.attrNames config.hyperhive.extraMcpServers)
+      (faults config)
+    ] [ [ "docs" ] [ ] ];
+  "servers that can have no url leave the daemon out, with a warning" =
+    let
+      config =
+        extra:
+        agentWith [
+          (declaredWith {
+            command = textLeaf;
+            args = toolsLeaf;
+          })
+          {
+            hyperhive.extraMcpServers.docs = {
+              command = "/bin/x";
+              availableToSubagents = true;
+            };
+          }
+          extra
+        ];
+    in
+    case [
+      (lib.attrNames (config { }).hyperhive.extraMcpServers)
+      (optionsIn (config { }).warnings)
+      (lib.attrNames (config { }).systemd.sockets)
+      (faults (config { }))
+      (subagentsServers (config { })).docs.command
+      (config { hyperhive.mcp.subagent.addMcpServer = false; }).warnings
+    ] [ [ "docs" ] [ "hyperhive.extraMcpServers" ] [ "hive-subagent-coder" ] [ ] "/bin/x" [ ] ];
+  "servers of another form are left alone, and stay as strict as they are" =
+    let
+      config = agentWith [
+        (declaredWith { package = textLeaf; })
+        { hyperhive.extraMcpServers.docs.package = "docs"; }
+      ];
+      mistaken = agentWith [
+        (declaredWith { package = textLeaf; })
+        { hyperhive.extraMcpServers.docs.url = url; }
+      ];
+    in
+    case [
+      (faults config)
+      (lib.attrNames config.hyperhive.extraMcpServers)
+      (throws mistaken.hyperhive.extraMcpServers)
+    ] [ [ ] [ "docs" ] true ];
 }
