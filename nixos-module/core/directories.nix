@@ -74,5 +74,5 @@ in
   );
 
   # A path as systemd.tmpfiles.settings writes it, in quotes, to a file of rules.
-  tmpfilesPath = builtins.replaceStrings [ "\\" "%" "'" ] [ "\\\\" "%%" "\\x27" ];
+  tmpfilesPath = builtins.replaceStrings [ "\\" "%" "'" ] [ "\\\\" "%%" "\\'" ];
 }

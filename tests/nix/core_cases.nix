@@ -212,7 +212,7 @@ in
   };
   "a path is written as systemd-tmpfiles reads it in quotes" = {
     value = core.tmpfilesPath "/srv/50% o'clock\\x";
-    expected = "/srv/50%% o\\x27clock\\\\x";
+    expected = "/srv/50%% o\\'clock\\\\x";
   };
   "units of the user's manager are for that user alone" = {
     value =
