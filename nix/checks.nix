@@ -51,12 +51,7 @@ in
   unit-tests = pkgs.hive-subagent-daemon.overridePythonAttrs {
     pname = "hive-subagent-daemon-unit-tests";
     doCheck = true;
-    nativeCheckInputs = [
-      pythonPackages.hypothesis
-      pythonPackages.pytest-subprocess
-      pythonPackages.pytest-timeout
-      pythonPackages.pytestCheckHook
-    ];
+    nativeCheckInputs = import ./test-packages.nix pythonPackages ++ [ pythonPackages.pytestCheckHook ];
     enabledTestPaths = [ "tests/unit" ];
     # The versions here are not those of pyproject.toml's own environment: their warnings are not errors.
     pytestFlags = [ "--override-ini=filterwarnings=default" ];

@@ -27,7 +27,8 @@ def home(open_folder: Path) -> Path:
 def create(folder: Path, home: Path, *work_dirs: Path) -> None:
     """Do what the activation of a system does, with the lines that NixOS writes."""
     agents = [
-        {"user": USER.user, "group": None, "home": str(home), "workDir": str(work_dir)} for work_dir in work_dirs
+        {"user": USER.user, "group": None, "home": str(home), "workDir": str(work_dir)}
+        for work_dir in work_dirs
     ]
     paths = core("map core.tmpfilesPath (builtins.attrNames (core.workDirectories agents))", agents=agents)
     rules = folder / "rules.conf"
