@@ -13,6 +13,7 @@ let
   secrets = import ./core/secrets.nix;
   directories = import ./core/directories.nix;
   slices = import ./core/slices.nix;
+  shell = import ./core/shell.nix;
   units = import ./core/units.nix;
   text = import ./core/text.nix;
 in
@@ -30,6 +31,7 @@ rec {
     workDirectories
     ;
   inherit (slices) sharedSliceFaults;
+  inherit (shell) shellInit;
   inherit (ports)
     defaultRange
     listenAddress

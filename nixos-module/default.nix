@@ -102,7 +102,8 @@ let
     agent:
     let
       given = agents.${agent.name};
-      isUseless = lib.elem agent.home [
+      # A user that is not declared is an error already.
+      isUseless = agent.uid != null && lib.elem agent.home [
         "/var/empty"
         "/"
       ];
@@ -141,6 +142,7 @@ in
 
     # The command `hive-subagent`, for people.
     environment.systemPackages = [ cfg.package ];
+    environment.extraInit = core.shellInit plainAgents;
 
     # For the agent's own claude: claude --mcp-config /etc/hive-subagent/NAME.mcp.json
     environment.etc = lib.mapAttrs' (

@@ -196,7 +196,8 @@ let
           '';
         };
         workDir = mkOption {
-          type = types.str;
+          # A path without quotes means the place, not a copy of it in the store.
+          type = types.coercedTo types.path toString types.str;
           default = account.home or "/";
           defaultText = literalExpression "config.users.users.\${user}.home";
           example = "/home/alice/work";

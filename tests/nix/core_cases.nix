@@ -357,6 +357,31 @@ in
       url = "http://127.0.0.1:20515/mcp";
     };
   };
+  "a shell of a user with one agent knows where that is" = {
+    value = core.shellInit [
+      (agent // { user = "o'hara"; })
+      (reviewer // { user = "bob"; })
+      (reviewer // { user = "bob"; })
+    ];
+    expected = ''
+      case "''${USER-}" in
+        'o'\'''hara') export HIVE_SUBAGENT_URL="''${HIVE_SUBAGENT_URL:-http://127.0.0.1:20515/mcp}" ;;
+      esac
+    '';
+  };
+  "where no user has just one agent a shell knows nothing" = {
+    value = [
+      (core.shellInit [ ])
+      (core.shellInit [
+        agent
+        (reviewer // { inherit (agent) user; })
+      ])
+    ];
+    expected = [
+      ""
+      ""
+    ];
+  };
   "an agent as it should be has no faults" = {
     value = core.agentFaults {
       option = "agents.coder";

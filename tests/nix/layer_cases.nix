@@ -275,6 +275,17 @@ in
       { "/srv/50%%" = ":alice"; }
       { }
     ];
+  "a working directory may be written as a path, which is not copied" = case [
+    (coder { workDir = /home/alice/work; }).services.hive-subagent.agents.coder.workDir
+    (optionsIn (faults (coder { workDir = builtins.storeDir + "/x"; })))
+  ] [ "/home/alice/work" [ "services.hive-subagent.agents.coder.workDir" ] ];
+  "the command for people finds the daemon of its user" =
+    case (coder { port = 20001; }).environment.extraInit
+      ''
+        case "''${USER-}" in
+          'alice') export HIVE_SUBAGENT_URL="''${HIVE_SUBAGENT_URL:-http://127.0.0.1:20001/mcp}" ;;
+        esac
+      '';
   "one directory of two users is told, not left to a conflict of definitions" =
     let
       config = hostWith {

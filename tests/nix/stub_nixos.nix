@@ -151,6 +151,10 @@ in
       type = types.listOf types.package;
       default = [ ];
     };
+    environment.extraInit = mkOption {
+      type = types.lines;
+      default = "";
+    };
     environment.etc = mkOption {
       type = types.attrsOf (types.submodule { options.text = text; });
       default = { };
