@@ -42,7 +42,9 @@
               (
                 { pkgs, ... }:
                 {
-                  services.hive-subagent.package = lib.mkDefault self.packages.${pkgs.stdenv.hostPlatform.system}.default;
+                  services.hive-subagent.package =
+                    lib.mkDefault
+                      self.packages.${pkgs.stdenv.hostPlatform.system}.default;
                 }
               )
             ];

@@ -43,7 +43,8 @@ let
   faultsOf =
     agents:
     map (each: each.message) (
-      lib.filter (each: !each.assertion) (configurationOf [ { services.hive-subagent = { inherit agents; }; } ]).config.assertions
+      lib.filter (each: !each.assertion)
+        (configurationOf [ { services.hive-subagent = { inherit agents; }; } ]).config.assertions
     );
 in
 {

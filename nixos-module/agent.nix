@@ -50,7 +50,8 @@ let
     };
 
   leaves = declaredElsewhere (options.hyperhive.extraMcpServers.type.getSubOptions [ ]);
-  isOpen = (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
+  isOpen =
+    (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
   isAnything = isOpen || leaves == { };
   fittingEntry = lib.filterAttrs (key: _: isAnything || leaves ? ${key}) ownEntry;
   # Some agents know only servers that they start.
@@ -65,10 +66,14 @@ let
   faultsOf =
     name: server:
     if name == "subagent" && (server.enable or true) && core.clientEntry server == { } then
-      [ "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false." ]
+      [
+        "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
+      ]
     else
       core.mcpFaults "hyperhive.extraMcpServers" { ${name} = server; };
-  opted = lib.filterAttrs (name: server: server.availableToSubagents && faultsOf name server == [ ]) servers;
+  opted = lib.filterAttrs (
+    name: server: server.availableToSubagents && faultsOf name server == [ ]
+  ) servers;
 
   # Entries that subagents do not get are left alone where other modules have options of their own for them.
   isKnownForm = leaves == { } || leaves ? url || leaves ? command;
@@ -153,7 +158,12 @@ in
           port = "hyperhive.mcp.subagentHttpPort";
         };
         mcpServers = lib.mapAttrs (
-          _: server: core.clientEntry server // { availableToSubagents = true; enable = server.enable or true; }
+          _: server:
+          core.clientEntry server
+          // {
+            availableToSubagents = true;
+            enable = server.enable or true;
+          }
         ) opted;
       };
       otherPortUsers = lib.mapAttrsToList (name: port: {

@@ -18,13 +18,7 @@ let
   text = import ./core/text.nix;
 in
 rec {
-  inherit (names)
-    defaultSlice
-    escape
-    nameFaults
-    sliceFaults
-    unitName
-    ;
+  inherit (names) defaultSlice;
   inherit (directories)
     directoryClashes
     tmpfilesPath
@@ -34,7 +28,6 @@ rec {
   inherit (shell) shellInit;
   inherit (ports)
     defaultRange
-    listenAddress
     listenAddressFaults
     portFaults
     portOf
@@ -43,7 +36,6 @@ rec {
     ;
   inherit (mcp)
     clientEntry
-    opposedKeys
     optedIn
     parentConfig
     serverEntry
@@ -51,18 +43,11 @@ rec {
     ;
   inherit (settings) settingsFaults settingsKinds sinksIn;
   inherit (configuration) configurationOf;
-  inherit (secrets)
-    credentialFaults
-    credentialsDirectory
-    literalSecretFaults
-    serverSecretFaults
-    settingsFileFaults
-    ;
+  inherit (secrets) credentialsDirectory;
   inherit (units)
     execLine
     searchPath
     service
-    socket
     unitsOf
     ;
   inherit (text) unitFiles;
@@ -107,7 +92,9 @@ rec {
     ++ secrets.secretVariableFaults "${option}.secretEnvironment" agent.secretEnvironment
     ++ secrets.sharedIdFaults option agent
     ++ secrets.literalSecretFaults "${option}.environment" agent.environment
-    ++ secrets.literalSecretFaults "${option}.settings.environment" (settings.environmentIn agent.settings)
+    ++ secrets.literalSecretFaults "${option}.settings.environment" (
+      settings.environmentIn agent.settings
+    )
     ++ secrets.settingsFileFaults "${option}.settings" agent.settings
     ++ secrets.missingCredentialFaults "${option}.settings" agent
     ++ mcpFaults "${option}.mcpServers" agent.mcpServers

@@ -34,7 +34,10 @@ let
         cp ${file} $out
       '';
     in
-    if agent.checkConfig && pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform then checked else file;
+    if agent.checkConfig && pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform then
+      checked
+    else
+      file;
 
   # What core.unitsOf and its like want to know of an agent.
   plainAgent = name: agent: {
@@ -80,7 +83,14 @@ let
   # Every single setting of a unit can be overridden by a plain definition in systemd.services and the like.
   gentle = lib.mapAttrs (
     key: value:
-    if lib.elem key [ "serviceConfig" "socketConfig" "sliceConfig" "unitConfig" ] then
+    if
+      lib.elem key [
+        "serviceConfig"
+        "socketConfig"
+        "sliceConfig"
+        "unitConfig"
+      ]
+    then
       lib.mapAttrs (_: lib.mkDefault) value
     else if key == "environment" then
       # NixOS gives every service a PATH at the priority of a plain definition.
@@ -103,10 +113,12 @@ let
     let
       given = agents.${agent.name};
       # A user that is not declared is an error already.
-      isUseless = agent.uid != null && lib.elem agent.home [
-        "/var/empty"
-        "/"
-      ];
+      isUseless =
+        agent.uid != null
+        && lib.elem agent.home [
+          "/var/empty"
+          "/"
+        ];
     in
     lib.optional (isUseless && !(given.environment ? CLAUDE_CONFIG_DIR)) (
       "${agent.option}.user: the home of ${agent.user} is ${agent.home}, where claude cannot keep its login and its sessions. "
@@ -161,7 +173,9 @@ in
     # managed by NixOS, it takes no such definition.)
     users.users = lib.mkIf (config.users.manageLingering or true) (
       lib.mkMerge (
-        lib.mapAttrsToList (_: agent: lib.mkIf (agent.user != "root") { ${agent.user}.linger = lib.mkDefault true; }) agents
+        lib.mapAttrsToList (
+          _: agent: lib.mkIf (agent.user != "root") { ${agent.user}.linger = lib.mkDefault true; }
+        ) agents
       )
     );
 

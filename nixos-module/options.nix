@@ -19,7 +19,9 @@ let
   # What fits is checked by an assertion, which can say more than a type.
   amount = types.nullOr (types.either types.int types.str);
 
-  memory = perTurn: "${perTurn}: a number of bytes, or text such as `512M`, `2G`, `40%` of all memory, or `infinity`.";
+  memory =
+    perTurn:
+    "${perTurn}: a number of bytes, or text such as `512M`, `2G`, `40%` of all memory, or `infinity`.";
 
   perTurn = what: "${what} of every single turn; `null` sets no limit";
 

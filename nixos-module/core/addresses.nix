@@ -15,7 +15,12 @@ let
     address:
     let
       halves = split "::" address;
-      groups = half: if half == "" then [ ] else map (group: builtins.head (builtins.match "0*(.*)" (lower group))) (split ":" half);
+      groups =
+        half:
+        if half == "" then
+          [ ]
+        else
+          map (group: builtins.head (builtins.match "0*(.*)" (lower group))) (split ":" half);
       isHalf = half: half == "" || isMatch "[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4})*" half;
       known = builtins.concatLists (map groups halves);
       missing = builtins.genList (_: "") (8 - builtins.length known);
@@ -28,7 +33,10 @@ let
             builtins.length halves == 2 && builtins.length known <= 7
         );
       expanded =
-        if builtins.length halves == 1 then known else groups (builtins.head halves) ++ missing ++ groups (builtins.elemAt halves 1);
+        if builtins.length halves == 1 then
+          known
+        else
+          groups (builtins.head halves) ++ missing ++ groups (builtins.elemAt halves 1);
     in
     if isWhole then expanded else null;
 
@@ -45,8 +53,7 @@ rec {
     isV4 address || (groups != null && !isMapped groups);
 
   isLoopback =
-    address:
-    (isV4 address && isMatch "127[.].*" address) || groupsOf address == zeros 7 ++ [ "1" ];
+    address: (isV4 address && isMatch "127[.].*" address) || groupsOf address == zeros 7 ++ [ "1" ];
 
   # All addresses of the machine.
   isWild = address: address == "0.0.0.0" || groupsOf address == zeros 8;

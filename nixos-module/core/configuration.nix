@@ -15,7 +15,8 @@ let
       }) (builtins.filter (option: limits.${option} != null) (builtins.attrNames limitKeys))
     );
 
-  section = settings: name: if builtins.isAttrs (settings.${name} or null) then settings.${name} else { };
+  section =
+    settings: name: if builtins.isAttrs (settings.${name} or null) then settings.${name} else { };
 in
 {
   # Given the agent's evaluated options, its name and uid, the program of claude and the credentials' directory.

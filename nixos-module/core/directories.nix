@@ -4,7 +4,6 @@
 let
   inherit (import ./lib.nix)
     hasPrefix
-    isMatch
     optional
     split
     withEarlier
@@ -12,7 +11,11 @@ let
 
   parts = path: builtins.filter (part: part != "") (split "/" path);
   joined = list: "/" + builtins.concatStringsSep "/" list;
-  beginnings = list: builtins.genList (index: builtins.genList (builtins.elemAt list) (index + 1)) (builtins.length list);
+  beginnings =
+    list:
+    builtins.genList (index: builtins.genList (builtins.elemAt list) (index + 1)) (
+      builtins.length list
+    );
 
   # Below the home every folder on the way is the user's, too: systemd-tmpfiles would leave them to root, and
   # refuses to go on below such a folder. The home itself is made with the user.

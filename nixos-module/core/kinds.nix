@@ -67,14 +67,19 @@ rec {
   truth = kind "true or false" builtins.isBool;
   choice = words: kind (quoted words) (value: builtins.elem value words);
   numberFrom =
-    lowest: kind "a whole number of at least ${toString lowest}" (value: builtins.isInt value && value >= lowest);
+    lowest:
+    kind "a whole number of at least ${toString lowest}" (
+      value: builtins.isInt value && value >= lowest
+    );
   numberBetween =
     lowest: highest:
     kind "a whole number from ${toString lowest} to ${toString highest}" (
       value: builtins.isInt value && lowest <= value && value <= highest
     );
   money = kind "an amount of at least 0" (value: isNumber value && value >= 0);
-  seconds = kind "a number of seconds from 0 to 31536000" (value: isNumber value && 0 <= value && value <= 31536000);
+  seconds = kind "a number of seconds from 0 to 31536000" (
+    value: isNumber value && 0 <= value && value <= 31536000
+  );
   umask = kind ''octal digits in a string, from "0000" to "0777"'' (
     value: builtins.isString value && isMatch "0?[0-7]{1,3}" value
   );
@@ -93,21 +98,30 @@ rec {
   count = kind ''a number, or text such as "10%" or "infinity"'' (isAmount 1 [ "" ]);
 
   path = kind ''a path in a string, in which only a leading "~/" is expanded'' isPath;
-  absolutePath = kind ''the absolute path of a file, in a string such as "/run/secrets/NAME"'' (orNixPath isAbsolute);
+  absolutePath = kind ''the absolute path of a file, in a string such as "/run/secrets/NAME"'' (
+    orNixPath isAbsolute
+  );
   # A credential of the service by its name, or a path.
   tokenFile = kind ''a path in a string, or "$CREDENTIALS_DIRECTORY/NAME"'' (
     orNixPath (
       value:
-      isPath value && (!hasPrefix "$" value || isMatch "[$]CREDENTIALS_DIRECTORY/([^/.]|[^/]{3,}|[^/.][^/]|[.][^/.])" value)
+      isPath value
+      && (
+        !hasPrefix "$" value || isMatch "[$]CREDENTIALS_DIRECTORY/([^/.]|[^/]{3,}|[^/.][^/]|[.][^/.])" value
+      )
     )
   );
   program = kind "the name or the path of a program" (
     value: isText value && (isPath value || !isMatch ".*/.*" value)
   );
 
-  texts = kind "a list of strings" (value: builtins.isList value && builtins.all builtins.isString value);
+  texts = kind "a list of strings" (
+    value: builtins.isList value && builtins.all builtins.isString value
+  );
   uids = kind "a list of uids, each a number from 0 to 4294967294" (
-    value: builtins.isList value && builtins.all (each: builtins.isInt each && 0 <= each && each <= 4294967294) value
+    value:
+    builtins.isList value
+    && builtins.all (each: builtins.isInt each && 0 <= each && each <= 4294967294) value
   );
 
   # A set whose names the user chooses.
@@ -141,7 +155,9 @@ rec {
       kind allowed (
         value:
         builtins.isString value
-        || (builtins.isAttrs value && builtins.attrNames value == [ "file" ] && absolutePath.check value.file)
+        || (
+          builtins.isAttrs value && builtins.attrNames value == [ "file" ] && absolutePath.check value.file
+        )
       )
     );
 }

@@ -4,9 +4,18 @@ rec {
   filterAttrs =
     keep: set:
     builtins.listToAttrs (
-      builtins.concatMap (name: if keep name set.${name} then [ { inherit name; value = set.${name}; } ] else [ ]) (
-        builtins.attrNames set
-      )
+      builtins.concatMap (
+        name:
+        if keep name set.${name} then
+          [
+            {
+              inherit name;
+              value = set.${name};
+            }
+          ]
+        else
+          [ ]
+      ) (builtins.attrNames set)
     );
 
   mapToList = f: set: map (name: f name set.${name}) (builtins.attrNames set);
@@ -25,11 +34,14 @@ rec {
 
   isMatch = pattern: text: builtins.match pattern text != null;
 
-  characters = text: builtins.genList (index: builtins.substring index 1 text) (builtins.stringLength text);
+  characters =
+    text: builtins.genList (index: builtins.substring index 1 text) (builtins.stringLength text);
 
   concat = builtins.concatStringsSep "";
 
-  lower = builtins.replaceStrings (characters "ABCDEFGHIJKLMNOPQRSTUVWXYZ") (characters "abcdefghijklmnopqrstuvwxyz");
+  lower = builtins.replaceStrings (characters "ABCDEFGHIJKLMNOPQRSTUVWXYZ") (
+    characters "abcdefghijklmnopqrstuvwxyz"
+  );
 
   # The parts of a text between separators, which are plain characters.
   split = separator: text: builtins.filter builtins.isString (builtins.split separator text);
@@ -45,7 +57,10 @@ rec {
 
   # What a function says of each element of a list, with the element's place.
   concatMapWithIndex =
-    f: list: builtins.concatLists (builtins.genList (index: f index (builtins.elemAt list index)) (builtins.length list));
+    f: list:
+    builtins.concatLists (
+      builtins.genList (index: f index (builtins.elemAt list index)) (builtins.length list)
+    );
 
   # A whole number of up to 15 digits, as text that may have leading zeros.
   number = digits: builtins.fromJSON (builtins.head (builtins.match "0*([0-9]+)" digits));

@@ -78,16 +78,17 @@ let
     else if builtins.isAttrs value && !isLikeText value then
       concatMapToList (name: plainFaults (depth + 1) "${place}.${optionName name}") value
     else
-      optional (value == null || builtins.isFunction value)
-        "${place}: ${shown value} cannot be written to the file of the daemon. Leave it out.";
+      optional (
+        value == null || builtins.isFunction value
+      ) "${place}: ${shown value} cannot be written to the file of the daemon. Leave it out.";
 in
 rec {
   # The entry as claude would read it: without what is not set, and without what the modules keep in it.
   clientEntry =
     entry:
-    filterAttrs (key: value: value != null && !(clientKinds ? ${key} && (value == [ ] || value == { }))) (
-      removeAttrs entry (builtins.attrNames moduleKinds)
-    );
+    filterAttrs (
+      key: value: value != null && !(clientKinds ? ${key} && (value == [ ] || value == { }))
+    ) (removeAttrs entry (builtins.attrNames moduleKinds));
 
   # The keys that do not go together with `url`, and with `command`.
   opposedKeys = {
@@ -129,7 +130,9 @@ rec {
       let
         place = "${option}.${optionName name}";
         ofModule = filterAttrs (key: _: moduleKinds ? ${key}) entry;
-        switches = concatMapToList (key: value: optionals (value != null) (faultsOf moduleKinds.${key} "${place}.${key}" value)) ofModule;
+        switches = concatMapToList (
+          key: value: optionals (value != null) (faultsOf moduleKinds.${key} "${place}.${key}" value)
+        ) ofModule;
       in
       if switches != [ ] then switches else optionals (isOn entry) (entryFaults place name entry)
     ) servers;
@@ -172,8 +175,12 @@ rec {
         ]
       else
         opposed
-        ++ optional (!knownType) "${option}.type: must be ${quoted types.${way}} with ${way}, not ${shown plain.type}."
-        ++ optional (knownType && plain ? url && !hasScheme plain) "${option}.url: must begin with ${schemes plain}, not ${shown plain.url}."
+        ++ optional (
+          !knownType
+        ) "${option}.type: must be ${quoted types.${way}} with ${way}, not ${shown plain.type}."
+        ++ optional (
+          knownType && plain ? url && !hasScheme plain
+        ) "${option}.url: must begin with ${schemes plain}, not ${shown plain.url}."
     );
 
   # Subagents that start subagents are another depth, which has to be allowed too.
@@ -182,7 +189,11 @@ rec {
     let
       own = agent.mcpServers.subagent or { };
       limits = agent.settings.limits or { };
-      depth = if builtins.isAttrs limits && builtins.isInt (limits.max_depth or null) then limits.max_depth else 1;
+      depth =
+        if builtins.isAttrs limits && builtins.isInt (limits.max_depth or null) then
+          limits.max_depth
+        else
+          1;
       servers = agent.optionNames.mcpServers or "${option}.mcpServers";
     in
     optional (optedIn { subagent = own; } != { } && depth < 2) (
@@ -190,7 +201,8 @@ rec {
       + "${option}.settings.limits.max_depth = 2 (or more) as well. Set that too, or leave this false."
     );
 
-  schemes = plain: if (plain.type or "http") == "ws" then "ws:// or wss://" else "http:// or https://";
+  schemes =
+    plain: if (plain.type or "http") == "ws" then "ws:// or wss://" else "http:// or https://";
 
   # claude expands ${VAR} in a URL, so that its scheme may be unknown here.
   hasScheme =

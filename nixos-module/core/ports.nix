@@ -43,7 +43,9 @@ rec {
     );
 
   # An address and a port as one text, as systemd and the daemon write it.
-  listenAddress = address: port: if isMatch ".*:.*" address then "[${address}]:${toString port}" else "${address}:${toString port}";
+  listenAddress =
+    address: port:
+    if isMatch ".*:.*" address then "[${address}]:${toString port}" else "${address}:${toString port}";
 
   # Where a caller on this machine finds it.
   url = address: port: "http://${listenAddress (reachable address) port}/mcp";
@@ -58,7 +60,9 @@ rec {
       hasToken = settings ? auth && builtins.isAttrs settings.auth && settings.auth ? token_file;
     in
     if !isAddress address then
-      [ ''${option}: ${builtins.toJSON address} is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.'' ]
+      [
+        ''${option}: ${builtins.toJSON address} is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.''
+      ]
     else
       optional (!isLoopback address && !hasToken) (
         "${option}: ${address} can be reached from other machines, and whoever may call can run code as the agent. "
@@ -85,7 +89,9 @@ rec {
       fault =
         one: other:
         "${other.option}: ${other.who} would listen on port ${toString other.port}, which is also that of ${one.who} (${one.option}). "
-        + "Set one of these two options to a port that is free, for instance ${toString (free (other.port + 1))}.";
+        + "Set one of these two options to a port that is free, for instance ${
+          toString (free (other.port + 1))
+        }.";
       free = port: if builtins.any (user: user.port == port) users then free (port + 1) else port;
     in
     optionals (count > 1) (builtins.concatLists (builtins.genList pairsWith count));

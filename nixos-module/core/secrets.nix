@@ -19,7 +19,9 @@ let
   # Variables that claude and common services read their secrets from, and headers that carry them.
   secretVariable = ".*(API_?KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY|PASSWORD|PASSWD|SECRET)|(.*[_-])?TOKEN";
   secretHeader = ".*(AUTHORIZATION|COOKIE|KEY|TOKEN|SECRET).*";
-  upper = builtins.replaceStrings (characters "abcdefghijklmnopqrstuvwxyz") (characters "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  upper = builtins.replaceStrings (characters "abcdefghijklmnopqrstuvwxyz") (
+    characters "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+  );
 
   # Also one that is spelt with more slashes than it needs, and a Nix path, which is copied there.
   isInStore =
@@ -69,7 +71,7 @@ let
         }
       ) (if builtins.isList sinks then sinks else [ ]);
     in
-    optionalAttrs (section "auth" ? token_file) { "auth.token_file" = (section "auth").token_file; }
+    optionalAttrs ((section "auth") ? token_file) { "auth.token_file" = (section "auth").token_file; }
     // builtins.listToAttrs (
       headers
       ++ map (name: {
@@ -110,7 +112,12 @@ in
       known = agent.credentials // agent.secretEnvironment;
       folder = agent.credentialsDirectory or "$CREDENTIALS_DIRECTORY";
       idIn = file: prefix: if hasPrefix "${prefix}/" file then dropPrefix "${prefix}/" file else null;
-      idOf = file: if idIn file "$CREDENTIALS_DIRECTORY" != null then idIn file "$CREDENTIALS_DIRECTORY" else idIn file folder;
+      idOf =
+        file:
+        if idIn file "$CREDENTIALS_DIRECTORY" != null then
+          idIn file "$CREDENTIALS_DIRECTORY"
+        else
+          idIn file folder;
     in
     concatMapToList (
       place: file:
@@ -147,7 +154,9 @@ in
   settingsFileFaults =
     option: settings:
     concatMapToList (
-      place: file: inStore "${option}.${place}" file ''Write the place of the file on the machine as a string, for instance "/run/secrets/NAME".''
+      place: file:
+      inStore "${option}.${place}" file
+        ''Write the place of the file on the machine as a string, for instance "/run/secrets/NAME".''
     ) (filesIn settings);
 
   # Only what is opted in is written to the store here. claude replaces a variable in a value by its content, so a
@@ -161,7 +170,10 @@ in
         concatMapToList (
           name: value:
           optional (
-            builtins.isString value && value != "" && isMatch pattern (upper name) && !isMatch ".*[$][{].*" value
+            builtins.isString value
+            && value != ""
+            && isMatch pattern (upper name)
+            && !isMatch ".*[$][{].*" value
           ) (literal "${place}.${optionName name}" advice)
         ) (if builtins.isAttrs values then values else { });
     in
@@ -170,6 +182,7 @@ in
       let
         place = "${option}.${optionName name}";
       in
-      faults "${place}.env" secretVariable (server.env or null) ++ faults "${place}.headers" secretHeader (server.headers or null)
+      faults "${place}.env" secretVariable (server.env or null)
+      ++ faults "${place}.headers" secretHeader (server.headers or null)
     ) (optedIn servers);
 }

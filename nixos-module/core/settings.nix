@@ -131,7 +131,9 @@ rec {
     let
       known = builtins.filter (each: each != "") allowed;
     in
-    [ "${place}: there is no such setting.${hint known name} Known here: ${builtins.concatStringsSep ", " known}." ];
+    [
+      "${place}: there is no such setting.${hint known name} Known here: ${builtins.concatStringsSep ", " known}."
+    ];
 
   # The options `limits` of every turn, which become settings of its scope.
   limitKeys = {
@@ -154,7 +156,9 @@ rec {
     ) limitKeys;
 
   # Whether loose ends are sent anywhere: then the daemon has work to do before anybody calls.
-  sinksIn = settings: builtins.isAttrs (settings.loose_ends or null) && (settings.loose_ends.sinks or [ ]) != [ ];
+  sinksIn =
+    settings:
+    builtins.isAttrs (settings.loose_ends or null) && (settings.loose_ends.sinks or [ ]) != [ ];
 
   environmentIn =
     settings: if builtins.isAttrs (settings.environment or null) then settings.environment else { };
@@ -167,10 +171,14 @@ rec {
     }:
     optionals (uid == 0) (
       optional ((agent.settings.allow_root or false) != true) (
-        "${agent.optionNames.user or "${option}.user"}: is root, and a subagent has all rights of its agent. Name another user, or say "
+        "${
+          agent.optionNames.user or "${option}.user"
+        }: is root, and a subagent has all rights of its agent. Name another user, or say "
         + "${option}.settings.allow_root = true if root shall run claude."
       )
-      ++ optional (agent.manager == "user") "${option}.manager: must be \"system\" for root, whose turns run in scopes of the system manager."
+      ++ optional (
+        agent.manager == "user"
+      ) "${option}.manager: must be \"system\" for root, whose turns run in scopes of the system manager."
     )
     ++ optional (uid != 0 && (agent.settings.scopes.manager or null) == "system") (
       "${option}.settings.scopes.manager: only root can make scopes in the system manager. Leave it out: "

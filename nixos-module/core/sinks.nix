@@ -33,7 +33,13 @@ let
     ];
     command = [ "name" ];
   };
-  keysOf = type: [ "type" needed.${type} ] ++ optionalKeys.${type};
+  keysOf =
+    type:
+    [
+      "type"
+      needed.${type}
+    ]
+    ++ optionalKeys.${type};
 
   # No message shows a URL: its path or query may be a secret.
   urlForm = ''"http://HOST:PORT/PATH", "https://…", "unix:/SOCKET" or "unix:/SOCKET:/PATH"'';
@@ -58,7 +64,14 @@ let
       "must be a URL in visible ASCII, everything else percent-encoded"
     else if hasPrefix "unix:" url then
       if isSocket (socketOf url) then null else socketWords
-    else if parts == null || !builtins.elem scheme [ "http" "https" "http+unix" ] then
+    else if
+      parts == null
+      || !builtins.elem scheme [
+        "http"
+        "https"
+        "http+unix"
+      ]
+    then
       "must be ${urlForm}"
     else if isMatch ".*@.*" authority then
       "must hold no user name and password: put an Authorization header into a header_file"
@@ -89,9 +102,15 @@ let
     argv.faultsAt =
       place: value:
       if !builtins.isList value || value == [ ] then
-        [ "${place}: must be a list of strings, the program and then its arguments, not ${if value == [ ] then "an empty one" else shown value}." ]
+        [
+          "${place}: must be a list of strings, the program and then its arguments, not ${
+            if value == [ ] then "an empty one" else shown value
+          }."
+        ]
       else
-        concatMapWithIndex (index: faultsOf (if index == 0 then program else plainText) "${place}[${toString index}]") value;
+        concatMapWithIndex (
+          index: faultsOf (if index == 0 then program else plainText) "${place}[${toString index}]"
+        ) value;
   };
 
   sinkFaults =
@@ -115,7 +134,9 @@ let
         )
       ]
     else
-      optional (!(sink ? ${needed.${type}})) "${place}: needs ${needed.${type}} with type = ${builtins.toJSON type}."
+      optional (
+        !(sink ? ${needed.${type}})
+      ) "${place}: needs ${needed.${type}} with type = ${builtins.toJSON type}."
       ++ map (
         key:
         "${place}.${optionName key}: "
@@ -127,7 +148,11 @@ let
         )
       ) unknown
       ++ concatMapToList (
-        key: value: if key == "type" || builtins.elem key unknown then [ ] else faultsOf kinds.${key} "${place}.${key}" value
+        key: value:
+        if key == "type" || builtins.elem key unknown then
+          [ ]
+        else
+          faultsOf kinds.${key} "${place}.${key}" value
       ) sink;
 
   # What the daemon knows a sink by.
@@ -153,9 +178,9 @@ in
         let
           earlier = builtins.genList (builtins.elemAt value) index;
         in
-        optional (
-          sinkFaults (each index) sink == [ ] && builtins.any (other: idOf other == idOf sink) earlier
-        ) "${each index}: is the same sink as an earlier one. Remove one of them, or give each its own name.";
+        optional
+          (sinkFaults (each index) sink == [ ] && builtins.any (other: idOf other == idOf sink) earlier)
+          "${each index}: is the same sink as an earlier one. Remove one of them, or give each its own name.";
     in
     if !builtins.isList value then
       [ "${place}: must be a list of sets, not ${shown value}." ]

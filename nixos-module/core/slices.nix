@@ -53,7 +53,9 @@ in
             builtins.isInt value && value >= lowest;
       in
       if !isMatch "[A-Z][A-Za-z0-9]*" name then
-        [ "${place}: systemd would ignore it: its settings have names such as MemoryMax. systemd.resource-control(5) lists them." ]
+        [
+          "${place}: systemd would ignore it: its settings have names such as MemoryMax. systemd.resource-control(5) lists them."
+        ]
       else
         optional (isSize && !isGood)
           ''${place}: must be a number of at least ${toString lowest}, or text such as "2G", "40%" or "infinity", not ${shown value}.''
@@ -64,11 +66,17 @@ in
     earlier: agent:
     builtins.concatMap (
       other:
-      mapToList (
-        key: _:
-        "${agent.option}.sliceConfig.${optionName key}: agent ${other.name} has another value (${other.option}.sliceConfig), and both share the slice "
-        + "${agent.slice}. Leave the setting to one of them, or give each a slice of its own (limits.slice)."
-      ) (filterAttrs (key: value: other.sliceConfig ? ${key} && other.sliceConfig.${key} != value) agent.sliceConfig)
+      mapToList
+        (
+          key: _:
+          "${agent.option}.sliceConfig.${optionName key}: agent ${other.name} has another value (${other.option}.sliceConfig), and both share the slice "
+          + "${agent.slice}. Leave the setting to one of them, or give each a slice of its own (limits.slice)."
+        )
+        (
+          filterAttrs (
+            key: value: other.sliceConfig ? ${key} && other.sliceConfig.${key} != value
+          ) agent.sliceConfig
+        )
     ) (builtins.filter (isShared agent) earlier)
   );
 }

@@ -6,7 +6,8 @@ let
 
   length = builtins.length;
   tail = list: builtins.genList (index: builtins.elemAt list (index + 1)) (length list - 1);
-  reversed = list: builtins.genList (index: builtins.elemAt list (length list - 1 - index)) (length list);
+  reversed =
+    list: builtins.genList (index: builtins.elemAt list (length list - 1 - index)) (length list);
 
   # What is left of two lists after the part at their beginnings that they share.
   withoutShared =
@@ -24,7 +25,9 @@ let
       middles = withoutShared (reversed ends.a) (reversed ends.b);
     in
     (length middles.a <= 1 && length middles.b <= 1)
-    || (length middles.a == 2 && length middles.b == 2 && concat middles.a == concat (reversed middles.b));
+    || (
+      length middles.a == 2 && length middles.b == 2 && concat middles.a == concat (reversed middles.b)
+    );
 in
 rec {
   # The known word, or null; a word that is known is meant as it stands.
@@ -32,7 +35,9 @@ rec {
     known: word:
     let
       same = builtins.filter (each: squeezed each == squeezed word) known;
-      near = builtins.filter (each: builtins.stringLength word <= 40 && isNear (squeezed each) (squeezed word)) known;
+      near = builtins.filter (
+        each: builtins.stringLength word <= 40 && isNear (squeezed each) (squeezed word)
+      ) known;
       found = same ++ near;
     in
     if builtins.elem word known || found == [ ] then null else builtins.head found;

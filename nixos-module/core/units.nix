@@ -100,7 +100,9 @@ rec {
         OOMScoreAdjust = -500;
       }
       // optionalAttrs (agent.credentials != { }) {
-        LoadCredential = map (id: "${id}:${agent.credentials.${id}}") (builtins.attrNames agent.credentials);
+        LoadCredential = map (id: "${id}:${agent.credentials.${id}}") (
+          builtins.attrNames agent.credentials
+        );
       };
     };
 
@@ -143,9 +145,15 @@ rec {
     let
       of = manager: builtins.filter (agent: agent.manager == manager) agents;
       merged = f: chosen: builtins.foldl' (all: agent: all // f agent) { } chosen;
-      sockets = merged (agent: { ${unitName agent.name} = socket agent; });
-      services = merged (agent: { ${unitName agent.name} = service agent; });
-      watches = merged (agent: { "hive-subagents-address-${agent.name}" = addressWatch agent; });
+      sockets = merged (agent: {
+        ${unitName agent.name} = socket agent;
+      });
+      services = merged (agent: {
+        ${unitName agent.name} = service agent;
+      });
+      watches = merged (agent: {
+        "hive-subagents-address-${agent.name}" = addressWatch agent;
+      });
       slices = slicesOf agents;
     in
     {

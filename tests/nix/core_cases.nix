@@ -276,7 +276,9 @@ in
     expected = [ "127.0.0.1:20515" ];
   };
   "credentials are loaded by the service" = {
-    value = (core.service (agent // { credentials.token = "/run/secrets/token"; })).serviceConfig.LoadCredential;
+    value =
+      (core.service (agent // { credentials.token = "/run/secrets/token"; }))
+      .serviceConfig.LoadCredential;
     expected = [ "token:/run/secrets/token" ];
   };
   "the plain configuration says no more than it must" = {

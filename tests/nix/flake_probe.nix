@@ -52,6 +52,7 @@ in
     "faults"
     "values"
   ];
-  moduleHasPackage = (lib.head module.definitionsWithLocations).value.file == outputs.packages.${system}.default.file;
+  moduleHasPackage =
+    (lib.head module.definitionsWithLocations).value.file == outputs.packages.${system}.default.file;
   shell = outputs.devShells.${system}.default.kind;
 }

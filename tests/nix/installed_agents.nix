@@ -3,8 +3,7 @@
 let
   core = import ../../nixos-module/core.nix;
   render =
-    name:
-    given:
+    name: given:
     let
       credentials = given.credentials // given.secretEnvironment;
     in

@@ -6,7 +6,8 @@ let
   judge =
     changes:
     let
-      agent = options // { workDir = "/"; } // changes // { limits = options.limits // changes.limits or { }; };
+      agent =
+        options // { workDir = "/"; } // changes // { limits = options.limits // changes.limits or { }; };
       uid = 1000;
       name = "coder";
     in

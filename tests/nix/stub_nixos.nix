@@ -98,12 +98,12 @@ let
     };
 
   rule.options = lib.genAttrs [ "mode" "user" "group" ] (
-      _:
-      mkOption {
-        type = types.str;
-        default = "-";
-      }
-    );
+    _:
+    mkOption {
+      type = types.str;
+      default = "-";
+    }
+  );
 
   package = name: {
     type = "derivation";
@@ -192,7 +192,9 @@ in
       hive-subagent-daemon = package "hive-subagent-daemon";
       claude-code = package "claude-code";
       callPackage = _: _: throw "the package was given";
-      runCommand = name: _: script: builtins.seq script (package name);
+      runCommand =
+        name: _: script:
+        builtins.seq script (package name);
       stdenv.buildPlatform.canExecute = _: true;
       stdenv.hostPlatform = { };
     };
