@@ -189,6 +189,7 @@ in
       };
       coreutils = package "coreutils";
       git = package "git";
+      mcp-server-git = package "mcp-server-git";
       hive-subagent-daemon = package "hive-subagent-daemon";
       claude-code = package "claude-code";
       callPackage = _: _: throw "the package was given";
