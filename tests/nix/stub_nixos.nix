@@ -82,6 +82,10 @@ let
           default = "/var/empty";
         };
         group = text;
+        packages = mkOption {
+          type = types.listOf types.package;
+          default = [ ];
+        };
         isNormalUser = mkOption {
           type = types.bool;
           default = false;
