@@ -86,7 +86,7 @@ rec {
     }
     ++ directories.directoryFaults "${option}.workDir" agent.workDir
     ++ slices.sliceConfigFaults "${option}.sliceConfig" agent.sliceConfig
-    ++ settings.limitFaults "${option}.limits" agent.limits
+    ++ settings.limitFaults option agent
     ++ kinds.faultsOf kinds.environment "${option}.environment" agent.environment
     ++ secrets.credentialFaults "${option}.credentials" agent.credentials
     ++ secrets.secretVariableFaults "${option}.secretEnvironment" agent.secretEnvironment

@@ -3,6 +3,7 @@
 let
   inherit (import ./lib.nix)
     concatMapToList
+    filterAttrs
     optional
     optionals
     optionName
@@ -146,14 +147,26 @@ rec {
   };
 
   limitFaults =
-    option: limits:
+    option: agent:
+    let
+      given = filterAttrs (name: _: limitKeys ? ${name}) (
+        filterAttrs (_: value: value != null) agent.limits
+      );
+      scopes = if builtins.isAttrs (agent.settings.scopes or null) then agent.settings.scopes else { };
+      useless = builtins.attrNames given ++ optionals (agent.sliceConfig != { }) [ "sliceConfig" ];
+    in
     concatMapToList (
-      name: key:
-      let
-        value = limits.${name} or null;
-      in
-      optionals (value != null) (faultsOf settingsKinds.scopes.${key} "${option}.${name}" value)
-    ) limitKeys;
+      name: faultsOf settingsKinds.scopes.${limitKeys.${name}} "${option}.limits.${name}"
+    ) given
+    ++ concatMapToList (
+      name: _:
+      optional (scopes ? ${limitKeys.${name}})
+        "${option}.settings.scopes.${limitKeys.${name}}: is set by limits.${name} as well. Remove one of the two."
+    ) given
+    ++ optional (useless != [ ] && (scopes.manager or null) == "off") (
+      "${option}.settings.scopes.manager: is \"off\", so turns have no scopes, and there is no limit: "
+      + "${builtins.concatStringsSep ", " useless}. Leave it out, or remove the limits."
+    );
 
   # Whether loose ends are sent anywhere: then the daemon has work to do before anybody calls.
   sinksIn =

@@ -230,7 +230,7 @@ AGENTS_THAT_ARE_WELL: dict[str, dict[str, Any]] = {
     },
     "settings": {"settings": {"umask": "0027", "log_level": "debug", "retention": {"idle_days": 30}}},
     "more settings": {"settings": {"limits": {"max_running": 2, "exit_grace_seconds": 0.5}}},
-    "scopes": {"settings": {"scopes": {"manager": "auto", "memory_high": "3G"}}},
+    "scopes": {"settings": {"scopes": {"manager": "auto"}}},
     "a file of a variable": {"settings": {"environment": {"TOKEN": {"file": "/run/secrets/token"}}}},
     "sinks": {"settings": {"loose_ends": {"sinks": [http(), command("/bin/true", name="notify")]}}},
     "servers": {

@@ -45,6 +45,24 @@ in
         0
         0
       ];
+  "a limit that is set twice" =
+    one
+      {
+        limits.MemoryMax = "4G";
+        settings.scopes.memory_max = "5G";
+      }
+      "agents.coder.settings.scopes.memory_max: is set by limits.MemoryMax as well. Remove one of the two.";
+  "limits without scopes" =
+    one
+      {
+        limits.TasksMax = 5;
+        sliceConfig.MemoryMax = "4G";
+        settings.scopes.manager = "off";
+      }
+      (
+        ''agents.coder.settings.scopes.manager: is "off", so turns have no scopes, and there is no limit: TasksMax, sliceConfig. ''
+        + "Leave it out, or remove the limits."
+      );
   "a sum by a name that systemd would ignore" = one { sliceConfig.memoryMax = "4G"; } (
     "agents.coder.sliceConfig.memoryMax: systemd would ignore it: its settings have names such as MemoryMax. "
     + "systemd.resource-control(5) lists them."
