@@ -52,6 +52,8 @@ rec {
     in
     isV4 address || (groups != null && !isMapped groups);
 
+  isV6 = address: groupsOf address != null;
+
   isLoopback =
     address: (isV4 address && isMatch "127[.].*" address) || groupsOf address == zeros 7 ++ [ "1" ];
 

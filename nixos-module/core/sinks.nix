@@ -13,6 +13,7 @@ let
     shown
     split
     ;
+  inherit (import ./addresses.nix) isV6;
   inherit (import ./kinds.nix)
     absolutePath
     faultsOf
@@ -57,6 +58,9 @@ let
       authority = builtins.elemAt parts 1;
       fragment = builtins.elemAt parts 2;
       hostAndPort = builtins.match "([[][0-9A-Fa-f:.]+[]]|[^]:[]+)(:([0-9]{0,15}))?" authority;
+      # In brackets stands an IPv6 address, whose end may be written as an IPv4 one.
+      inner = builtins.match "[[](.*)[]]" (builtins.head hostAndPort);
+      isHost = inner == null || isMatch ".*:.*[.].*" (builtins.head inner) || isV6 (builtins.head inner);
       port = builtins.elemAt hostAndPort 2;
       isPort = port == null || port == "" || (1 <= number port && number port <= 65535);
     in
@@ -79,7 +83,7 @@ let
       "must have no fragment (#…), which is never sent"
     else if scheme == "http+unix" then
       if isMatch "(%2[Ff]|~).*" authority then null else socketWords
-    else if hostAndPort == null || !isPort then
+    else if hostAndPort == null || !isHost || !isPort then
       "must be a URL with a host, and with a port from 1 to 65535 if any"
     else
       null;
