@@ -23,8 +23,15 @@ let
     allowedTools = [ "*" ];
   };
 
-  # Where another module says what an entry is, that is all an entry can have; else anything goes.
-  isDeclaredElsewhere = leaves: leaves ? url || leaves ? command;
+  # What other modules declare of an entry. Where they do, that is all an entry can have, unless theirs are open, too;
+  # else anything goes.
+  declaredElsewhere =
+    leaves:
+    removeAttrs leaves [
+      "_freeformOptions"
+      "_module"
+      "availableToSubagents"
+    ];
 
   entry =
     { options, ... }:
@@ -37,19 +44,40 @@ let
           Whether subagents of this agent get this MCP server too. Without a single such entry they have none.
         '';
       };
-      config._module.freeformType = lib.mkIf (!isDeclaredElsewhere options) (lib.mkDefault (types.attrsOf types.anything));
+      config._module.freeformType = lib.mkIf (declaredElsewhere options == { }) (
+        lib.mkDefault (types.attrsOf types.anything)
+      );
     };
 
-  leaves = options.hyperhive.extraMcpServers.type.getSubOptions [ ];
-  isOpen = (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
-  fittingEntry = lib.filterAttrs (key: _: isOpen || !isDeclaredElsewhere leaves || leaves ? ${key}) ownEntry;
+  leaves = declaredElsewhere (options.hyperhive.extraMcpServers.type.getSubOptions [ ]);
+  isOpen =
+    (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
+  isAnything = isOpen || leaves == { };
+  fittingEntry = lib.filterAttrs (key: _: isAnything || leaves ? ${key}) ownEntry;
+  # Some agents know only servers that they start.
+  canHaveUrl = fittingEntry ? url;
 
   # Other ports of `hyperhive.mcp`: they are on the same loopback address.
   otherPorts = lib.filterAttrs (
     name: value: lib.hasSuffix "HttpPort" name && name != "subagentHttpPort" && lib.isInt value
   ) mcp;
 
-  opted = lib.filterAttrs (_: server: server.availableToSubagents) servers;
+  # What is wrong with an entry, by the names of the options here; only what is well is handed on.
+  faultsOf =
+    name: server:
+    if name == "subagent" && (server.enable or true) && core.clientEntry server == { } then
+      [
+        "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
+      ]
+    else
+      core.mcpFaults "hyperhive.extraMcpServers" { ${name} = server; };
+  opted = lib.filterAttrs (
+    name: server: server.availableToSubagents && faultsOf name server == [ ]
+  ) servers;
+
+  # Entries that subagents do not get are left alone where other modules have options of their own for them.
+  isKnownForm = leaves == { } || leaves ? url || leaves ? command;
+  judged = lib.filterAttrs (_: server: isKnownForm || server.availableToSubagents) servers;
 in
 {
   imports = [ ./default.nix ];
@@ -101,7 +129,21 @@ in
   };
 
   config = {
-    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer) {
+    assertions = lib.mkIf cfg.enable (
+      map (message: {
+        assertion = false;
+        inherit message;
+      }) (lib.concatLists (lib.mapAttrsToList faultsOf judged))
+    );
+    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveUrl) [
+      (
+        "hyperhive.extraMcpServers: servers have no url here, so the daemon of this agent was not added to them. "
+        + "Start claude with --mcp-config /etc/hive-subagent/${cfg.agent}.mcp.json, and set "
+        + "hyperhive.mcp.subagent.addMcpServer = false to silence this."
+      )
+    ];
+
+    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveUrl) {
       subagent = lib.mapAttrs (_: lib.mkDefault) fittingEntry;
     };
 
@@ -110,11 +152,18 @@ in
         user = lib.mkDefault cfg.user;
         port = lib.mkDefault mcp.subagentHttpPort;
         optionNames = {
+          agent = "hyperhive.mcp.subagent.agent";
+          mcpServers = "hyperhive.extraMcpServers";
           user = "hyperhive.mcp.subagent.user";
           port = "hyperhive.mcp.subagentHttpPort";
         };
         mcpServers = lib.mapAttrs (
-          _: server: core.clientEntry server // { availableToSubagents = true; enable = server.enable or true; }
+          _: server:
+          core.clientEntry server
+          // {
+            availableToSubagents = true;
+            enable = server.enable or true;
+          }
         ) opted;
       };
       otherPortUsers = lib.mapAttrsToList (name: port: {

@@ -3,8 +3,7 @@
 let
   core = import ../../nixos-module/core.nix;
   render =
-    name:
-    given:
+    name: given:
     let
       credentials = given.credentials // given.secretEnvironment;
     in
@@ -25,46 +24,28 @@ let
         };
       };
       units = builtins.mapAttrs (_: core.unitFiles) (
-        core.unitsOf {
-          inherit name credentials;
-          inherit (given)
-            command
-            manager
-            port
-            programs
-            sliceConfig
-            startAtBoot
-            uid
-            user
-            ;
-          inherit (given.limits) slice;
-          address = given.listenAddress;
-          path = core.searchPath {
-            inherit (given) user home packages;
-          };
-        }
+        core.unitsOf [
+          {
+            inherit name credentials;
+            inherit (given)
+              command
+              manager
+              port
+              programs
+              sliceConfig
+              startAtBoot
+              uid
+              user
+              ;
+            inherit (given.limits) slice;
+            address = given.listenAddress;
+            path = core.searchPath {
+              inherit (given) user home packages;
+            };
+          }
+        ]
       );
     };
-  defaults = name: {
-    manager = "system";
-    listenAddress = "127.0.0.1";
-    port = core.portOf core.defaultRange name;
-    environment = { };
-    secretEnvironment = { };
-    credentials = { };
-    settings = { };
-    mcpServers = { };
-    startAtBoot = false;
-    sliceConfig = { };
-    limits = {
-      slice = core.defaultSlice name;
-      MemoryMax = null;
-      MemoryHigh = null;
-      MemorySwapMax = null;
-      TasksMax = null;
-      CPUWeight = null;
-      OOMPolicy = null;
-    };
-  };
+  defaults = name: (import ./sample_agent.nix { inherit name; }).options;
 in
 builtins.mapAttrs (name: changes: render name (defaults name // changes)) agents

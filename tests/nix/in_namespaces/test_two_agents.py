@@ -128,6 +128,19 @@ def test_turns_see_what_their_agent_was_given(agents: list[InstalledAgent]) -> N
     assert of_coder["environment"]["HOME"] == str(coder.home)
 
 
+def test_a_reload_takes_up_limits_and_leaves_turns_alone(agents: list[InstalledAgent]) -> None:
+    coder = agents[0]
+    turn = coder.start("x", held("go")).content
+    coder.options["settings"] = {"limits": {"max_running": 1}}
+    render(coder)
+    install(coder)
+    SYSTEM.systemctl("reload", f"{coder.unit}.service")
+    assert "max_running" in coder.refused("start", name="y", prompt_file=str(coder.work / "recipe.md"))
+    assert coder.status_of("x")["turn"] == turn["turn"]
+    coder.open_gate("go")
+    assert coder.loose_end("x")["outcome"] == "completed"
+
+
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "idle"])
 def test_a_new_address_is_listened_at_after_what_a_switch_does(
     agents: list[InstalledAgent], *, is_running: bool
