@@ -12,6 +12,7 @@ from hive_subagent_daemon.command_sink import CommandCarrier
 from hive_subagent_daemon.couriers import Courier, Couriers
 from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
+from hive_subagent_daemon.notice_claims import Claims
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
@@ -49,6 +50,7 @@ class Parts:
     recovery: Recovery
     children: Children
     couriers: Couriers
+    claims: Claims
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -72,6 +74,7 @@ def assemble(
     records = Records(storage)
     sinks = config.loose_ends.sinks
     inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
+    claims = Claims(storage, partial(inbox.select, name=None, ids=None))
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
     _forget_other_sinks(inbox)
@@ -95,7 +98,17 @@ def assemble(
         looked_in=spawner.looked_in,
     )
     return Parts(
-        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+        records,
+        storage,
+        inbox,
+        launcher,
+        spawner,
+        registry,
+        subagents,
+        recovery,
+        children,
+        couriers,
+        claims,
     )
 
 

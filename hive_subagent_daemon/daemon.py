@@ -21,6 +21,7 @@ from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, na
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
+from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
@@ -123,11 +124,20 @@ async def _serve(
     stop = anyio.Event()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
+    notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
+
+    def changed() -> None:
+        tell_systemd()
+        notices.changed()
+
+    async def close_streams() -> None:
+        notices.close_streams()
+        await endpoint.close_streams()
 
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = tell_systemd
+        parts.registry.on_change = changed
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
@@ -136,12 +146,12 @@ async def _serve(
     read_again = partial(_read_again, token, reload)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
         await serve(
-            Paths({MCP_PATH: endpoint}),
+            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices}),
             listeners.sockets,
             rule=rule,
             started=started,
             stop=stop,
-            close_streams=endpoint.close_streams,
+            close_streams=close_streams,
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)

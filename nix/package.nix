@@ -49,6 +49,7 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
+    "hive_subagent_daemon.command_main"
   ];
 
   passthru = { inherit python; };
