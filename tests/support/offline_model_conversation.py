@@ -65,6 +65,12 @@ def _told(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found for text in by_hooks for found in LOOSE_END_ID.findall(text)))
 
 
+def wakes(body: Json) -> list[str]:
+    """Return what hooks said by which they woke claude, in the order of the conversation."""
+    texts = [text for message in body.get("messages", []) for text in _block_texts(message["content"])]
+    return [text for text in texts if WOKEN in text]
+
+
 def read_conversation(body: Json) -> Conversation:
     """Take from a request its prompt, and how many answers the prompt has had already."""
     messages = body.get("messages", [])
