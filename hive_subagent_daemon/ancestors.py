@@ -25,7 +25,7 @@ class Ancestors:
         """Begin to watch: the parent and, through shells, what started them."""
         self._poll: Final = select.poll()
         self._poll.register(STDERR, 0)  # an end of its reader is told without being asked for
-        self._gone = False
+        self._gone = not _is_open(STDERR)
         self._watched: Final[set[int]] = {STDERR}
         pid, child = os.getppid(), os.getpid()
         for _ in range(MOST_LEVELS):
@@ -71,6 +71,14 @@ class Ancestors:
         self._watched.add(descriptor)
         self._poll.register(descriptor, select.POLLIN)
         return True
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _command_and_parent(pid: int) -> tuple[str, int]:

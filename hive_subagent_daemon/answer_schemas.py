@@ -124,17 +124,20 @@ _STARTED: Schema = {
     "scope": _or_null("string", "The systemd scope of the turn."),
 }
 
-START_ANSWER = _object(_STARTED)
+_AHEAD: Schema = {"warnings": _strings("Why this turn will probably fail like those before it.")}
+
+START_ANSWER = _object(_STARTED, optional=_AHEAD)
 
 CONTINUE_ANSWER = _object(
     _STARTED,
     optional={
+        **_AHEAD,
         "previous_turn": _object_or_null(
             {
                 **OUTCOME,
                 "description": "Only when the previous turn was killed or lost: its work was cut off.",
             }
-        )
+        ),
     },
 )
 

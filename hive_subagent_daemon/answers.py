@@ -63,6 +63,7 @@ def started(answer: Answer) -> str:
     return (
         f"Started '{answer['name']}' (turn {answer['turn']}, pid {answer['pid']}) {where}. "
         "get_loose_ends will tell how the turn ended."
+        + "".join(f" Warning: {warning}" for warning in answer.get("warnings", []))
     )
 
 

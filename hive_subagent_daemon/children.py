@@ -8,8 +8,10 @@ attributed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import os
+import select
 import signal
 import subprocess
 from contextlib import suppress
@@ -89,6 +91,22 @@ class Children:
             self._spawning -= 1
             self.reap_orphans()
 
+    def signal(self, pid: int, number: int) -> bool | None:
+        """Signal a child of ours; answer whether it was still there, None for one that is not ours.
+
+        With the descriptor that there is: it works when no other can be had.
+        """
+        if (pidfd := self._pidfds.get(pid)) is None:
+            return None
+        waiting = select.poll()
+        waiting.register(pidfd, select.POLLIN)
+        if waiting.poll(0):
+            return False  # it has ended and only waits to be reaped
+        with suppress(OSError):
+            signal.pidfd_send_signal(pidfd, number)
+            return True
+        return False
+
     def none_but(self, pid: int | None) -> bool:
         """Tell whether this is the only child, those beside the turns left out, and none is being spawned."""
         return not self._spawning and not self._pidfds.keys() - self._beside - {pid}
@@ -155,12 +173,17 @@ def start_of(pid: int) -> int | None:
 def send_signal(pid: int, start: int, number: int) -> bool:
     """Signal exactly the process that had this pid and start time; answer whether it was there.
 
-    The pidfd is opened before the start time is compared, so that a reused pid is never hit.
+    The pidfd is opened before the start time is compared, so that a reused pid is never hit. Any error but
+    that there is no such process is raised (OSError), a lack of descriptors above all: it may still be there.
     """
     try:
         descriptor = os.pidfd_open(pid)
-    except (OSError, OverflowError):  # a damaged record can hold any number
+    except (ProcessLookupError, OverflowError):  # a damaged record can hold any number
         return False
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # likewise
+            return False
+        raise
     try:
         if start_of(pid) != start:
             return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
-from hive_subagent_daemon import __version__, children, membership
+from hive_subagent_daemon import __version__, children, loop_errors, membership
 from hive_subagent_daemon.access import AccessRule
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
@@ -65,6 +65,7 @@ async def run(
         raise StartUpError(message)
     token = _token(config, environ)
     os.umask(0o077)
+    loop_errors.install()
     children.become_subreaper()
     lock = await in_thread(open_state_dir, config.state_dir)
     try:

@@ -99,10 +99,18 @@ class AccessGuard:
             return refusal
         if open_to_all:
             return _NOTHING
-        turn = refused_turn(await connection.turn(self._rule.turn_of_peer))
+        turn = await self._refused_turn(connection)
         if turn is None:
             connection.admitted()
         return turn
+
+    async def _refused_turn(self, connection: Connection) -> Refusal | None:
+        """Refuse a caller inside a turn; nobody gets in for a lack of what tells who it is."""
+        try:
+            return refused_turn(await connection.turn(self._rule.turn_of_peer))
+        except OSError as error:
+            reason = error.strerror or error
+            return Refusal(503, f"Refused: who calls cannot be found out now ({reason}); try again.")
 
 
 def _with_plain_host(scope: Scope, connection: Connection, hosts: frozenset[str]) -> Scope:

@@ -193,10 +193,10 @@ def _without_result(evidence: Evidence) -> Verdict:
     error_class = classify.of_stderr(evidence.stderr, began=began)
     match evidence.exit:
         case Exited(0):
-            error = _told("claude ended without a result (exit code 0)", evidence)
+            error = _told(f"{_nothing_found(evidence)} (exit code 0)", evidence)
             known = ErrorClass.NO_RESULT
         case Exited(code):
-            error = _told(f"claude ended without a result (exit code {code})", evidence)
+            error = _told(f"{_nothing_found(evidence)} (exit code {code})", evidence)
             known = error_class or ErrorClass.NO_RESULT
         case _ if error_class is not None and not began:  # later, stderr may tell of what was overcome
             error = _told("claude ended without a result while no daemon watched it", evidence)
@@ -212,6 +212,12 @@ def _without_result(evidence: Evidence) -> Verdict:
         warnings=warnings,
         limited_until=_limited_until(error, known, evidence),
     )
+
+
+def _nothing_found(evidence: Evidence) -> str:
+    if evidence.unreadable is None:
+        return "claude ended without a result"
+    return "claude's output could not be read as a whole, and what could be read has no result"
 
 
 def _lost(evidence: Evidence) -> Verdict:
@@ -260,6 +266,8 @@ def _with_hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str:
             return f"{error}\nFix claude's login or key first; further starts will fail the same way."
         case ErrorClass.LIMIT:
             return f"{error}\nA usage or rate limit: wait before starting or continuing more."
+        case ErrorClass.API:
+            return f"{error}\nThe API or the network failed, not the work: continue this one after a while."
         case ErrorClass.CONTEXT:
             return f"{error}\nThe conversation no longer fits: start a fresh subagent with a smaller batch."
         case ErrorClass.BUDGET:

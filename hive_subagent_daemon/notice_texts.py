@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     Json = Mapping[str, Any]
 
-# claude's hooks have room for some ten thousand characters; a wake should cost little.
+# Of what a hook prints, claude shows 10,000 characters; above that only the first 2,000 (measured).
+TEXT_CHARACTERS: Final = 8_000
 DETAILED: Final = 5
 LISTED: Final = 20
 QUOTED_LINES: Final = 8
@@ -34,19 +35,25 @@ _JOINERS: Final = frozenset("\u00ad\u200c\u200d")
 
 def notices_text(loose_ends: Sequence[Json], *, more: int) -> str:
     """Return the one text that tells of these ended turns and of `more` others, bounded."""
-    count = len(loose_ends) + more
-    head = f"hive-subagent: {_turns(count)} of your subagents ended."
-    detailed = [_detailed(one) for one in loose_ends[:DETAILED]]
-    listed = [f"- {_line(one['title'])} (id {one['id']})" for one in loose_ends[DETAILED:LISTED]]
-    untold = count - len(detailed) - len(listed)
-    tail = [f"- and {untold} more: get_loose_ends shows them."] if untold else []
-    return "\n\n".join([head, *detailed, *(["\n".join([*listed, *tail])] if listed or tail else []), _AFTER])
+    texts = (_composed(loose_ends, more, detailed) for detailed in range(DETAILED, -1, -1))
+    return next(text for text in texts if len(text) <= TEXT_CHARACTERS)
+
+
+def _composed(loose_ends: Sequence[Json], more: int, detailed: int) -> str:
+    """Return the text with so many turns in detail, some by their title, and the rest as a number."""
+    told = loose_ends[:detailed]
+    listed = [f"- {_line(one['title'])} (id {one['id']})" for one in loose_ends[detailed:LISTED]]
+    untold = len(loose_ends) + more - len(told) - len(listed)
+    if untold:
+        listed.append(f"- and {untold} more: get_loose_ends shows them.")
+    head = f"hive-subagent: {_turns(len(loose_ends) + more)} of your subagents ended."
+    return "\n\n".join([head, *map(_detailed, told), *(["\n".join(listed)] if listed else []), _AFTER])
 
 
 _AFTER: Final = (
-    "Tools of the MCP server `subagent` (mcp__subagent__NAME, or mcp__plugin_..._subagent__NAME from a "
-    "plugin): get_loose_ends(ids=[...]) for a whole text, continue(name, prompt) to follow up, "
-    "close_loose_ends(ids=[...]) when one is dealt with. Each is told once here and stays open until closed."
+    "Use the tools of the MCP server `subagent` (named mcp__subagent__NAME, or with a plugin's prefix): "
+    "get_loose_ends(ids=[...]) reads more, continue(name, prompt) follows up, close_loose_ends(ids=[...]) "
+    "closes what is dealt with. Each is told here once and stays open until it is closed."
 )
 
 

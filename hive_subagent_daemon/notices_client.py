@@ -97,6 +97,7 @@ def ask(address: Address, query: str, ancestors: Ancestors, *, seconds: float | 
     try:
         with address.connected() as connection:
             connection.sendall(_request(address, query))
+            connection.setblocking(False)
             return _answer(connection, ancestors, seconds)
     except (OSError, UnicodeError):
         return Unreachable()
@@ -170,7 +171,7 @@ def _answer(connection: socket.socket, ancestors: Ancestors, seconds: float | No
         if not ancestors.wait(beside=connection.fileno(), seconds=left):
             return Ended()
         try:
-            piece = connection.recv(65536, socket.MSG_DONTWAIT)
+            piece = connection.recv(65536)
         except BlockingIOError:
             continue
         except OSError:

@@ -10,7 +10,7 @@ import json
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
@@ -22,13 +22,12 @@ from hive_subagent_daemon.notices import Asked, Question, Reason, due, question_
 from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.notice_claims import Claims
-    from hive_subagent_daemon.registry import Registry
 
     Json = dict[str, Any]
 
@@ -48,6 +47,18 @@ _FULL: Final = Refusal(
 )
 
 
+class Work(Protocol):
+    """What runs, as the registry tells it."""
+
+    @property
+    def running(self) -> Collection[str]:
+        """The names of the subagents with a running turn."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or is being spawned."""
+
+
 @dataclass(eq=False)
 class _Caller:
     """One request: what it asks, and what has become of it meanwhile."""
@@ -61,10 +72,10 @@ class _Caller:
 class NoticesEndpoint:
     """Answers parents that wait. Use from the event loop only."""
 
-    def __init__(self, inbox: Inbox, registry: Registry, claims: Claims) -> None:
+    def __init__(self, inbox: Inbox, work: Work, claims: Claims) -> None:
         """Nobody is waiting yet; `changed` is to be called at every change in the first two."""
         self._inbox: Final = inbox
-        self._registry: Final = registry
+        self._work: Final = work
         self._claims: Final = claims
         self._callers: Final[set[_Caller]] = set()
         self._waiting: Final[dict[str, _Caller]] = {}
@@ -127,7 +138,7 @@ class NoticesEndpoint:
         match caller.question.show:
             case Asked.COUNTS:
                 opened = self._inbox.open_count
-                text = counts_text(sorted(self._registry.running), opened=opened)
+                text = counts_text(sorted(self._work.running), opened=opened)
                 return self._shaped(Reason.COUNTS, text=text)
             case Asked.OPEN:
                 return await self._claimed(caller) or self._shaped(Reason.NOTHING)
@@ -160,7 +171,7 @@ class NoticesEndpoint:
             return Reason.RELEASED
         if self._ending:
             return Reason.STOPPING
-        if not self._registry.busy and not self._due(caller):
+        if not self._work.busy and not self._due(caller):
             return Reason.NOTHING
         return None
 
@@ -206,7 +217,7 @@ class NoticesEndpoint:
         return views.fitting(entries, most=LISTED)
 
     def _shaped(self, reason: Reason, *, text: str = "") -> Json:
-        counts = {"running": len(self._registry.running), "open": self._inbox.open_count}
+        counts = {"running": len(self._work.running), "open": self._inbox.open_count}
         return {"reason": reason.value, **counts, "loose_ends": [], "more": 0, "text": text}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -26,6 +26,8 @@ STDERR_TAIL_BYTES: Final = 16 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
 _MOST_BYTES_A_LOOK: Final = 128 * 1024 * 1024
 _GIVE_BACK_STEP_BYTES: Final = 4 * 1024 * 1024
+# A disk that fails for a moment must not turn a success into a failure.
+_READ_AGAIN_SECONDS: Final = (0.1, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Output:
         """Follow from the beginning; the files must exist."""
         self.files = files
         self.seen = Seen()
-        self.trouble: str | None = None
+        self._failure: str | None = None
+        self._passed_over: str | None = None
         self._clock = clock
         self._reading = threading.Lock()
         self._closed = False
@@ -115,8 +118,17 @@ class Output:
 
     @property
     def stdout_bytes(self) -> int:
-        """How much has been written to stdout until now."""
-        return self._final_stdout_bytes if self._closed else os.fstat(self._stdout).st_size
+        """How much has been written to stdout until now; as last seen, while the disk does not tell."""
+        if self._closed:
+            return self._final_stdout_bytes
+        with suppress(OSError):
+            return os.fstat(self._stdout).st_size
+        return max(self._sizes[0], self._read_upto)
+
+    @property
+    def trouble(self) -> str | None:
+        """What of the output could not be read, for good as far as it is known; None when nothing."""
+        return self._failure or self._passed_over
 
     def age_seconds(self) -> float:
         """Return the age of the last output, or of the turn while there is none; never negative.
@@ -128,15 +140,18 @@ class Output:
         now = self._clock()
         if self._closed:
             return now - self._last_output_at
-        status = (os.fstat(self._stdout), os.fstat(self._stderr))
+        with suppress(OSError):
+            self._see_output(now, (os.fstat(self._stdout), os.fstat(self._stderr)))
+        self._looked_at = now
+        return now - self._last_output_at
+
+    def _see_output(self, now: float, status: tuple[os.stat_result, os.stat_result]) -> None:
         sizes = (status[0].st_size, status[1].st_size)
         if sizes != self._sizes:
             changed = max(s.st_mtime for s, old in zip(status, self._sizes, strict=True) if s.st_size != old)
             age = min(max(time.time() - changed, 0.0), now - self._looked_at)
             self._last_output_at = now - age
             self._sizes = sizes
-        self._looked_at = now
-        return now - self._last_output_at
 
     def silent_seconds(self) -> float:
         """Return the age of the last output as of the last look; costs nothing."""
@@ -149,19 +164,27 @@ class Output:
                 self._look()
 
     def _look(self) -> None:
-        size = self.stdout_bytes
+        size = os.fstat(self._stdout).st_size
         self._catch_up(size)
         self._read(size, last=False)
         self._give_back(0, self._stdout, min(self._read_upto, size - KEPT_OUTPUT_BYTES))
         self._give_back(1, self._stderr, os.fstat(self._stderr).st_size - KEPT_OUTPUT_BYTES)
 
     def finish(self) -> None:
-        """Read what is left after the end of the process, an unfinished last line included."""
-        with self._reading, self._noting_trouble():
-            self._finish()
+        """Read what is left after the end of the process, an unfinished last line included.
+
+        What cannot be read is tried again for a moment.
+        """
+        with self._reading:
+            for pause in (0.0, *_READ_AGAIN_SECONDS):
+                time.sleep(pause)
+                self._failure = None
+                with self._noting_trouble():
+                    self._finish()
+                    return
 
     def _finish(self) -> None:
-        size = self.stdout_bytes
+        size = os.fstat(self._stdout).st_size
         self._catch_up(size)
         self._read(size, last=True)
         if (rest := os.pread(self._stdout, size - self._read_upto, self._read_upto)) != b"":
@@ -174,7 +197,7 @@ class Output:
         try:
             yield
         except OSError as error:
-            self.trouble = f"{self.files.folder}: {error}"
+            self._failure = f"{self.files.folder}: {error}"
 
     def stderr_tail(self) -> str:
         """Return the end of what claude wrote to stderr."""
@@ -200,7 +223,7 @@ class Output:
                 continue  # in the middle of a long line
             end = scanned - len(chunk) + newline + 1
             if end - self._read_upto > LONGEST_LINE_BYTES:
-                self.trouble = f"a line of {(end - self._read_upto) // 1048576} MiB was passed over"
+                self._passed_over = f"a line of {(end - self._read_upto) // 1048576} MiB was passed over"
                 self._read_upto = end - newline - 1  # go on with this chunk
             block = os.pread(self._stdout, end - self._read_upto, self._read_upto)
             at_end = last and end + _CHUNK_BYTES >= size
@@ -217,7 +240,7 @@ class Output:
     def _pass_over(self, offset: int) -> None:
         """Give up following everything: go on at the line behind `offset`."""
         chunk = os.pread(self._stdout, _CHUNK_BYTES, offset)
-        self.trouble = f"{(offset - self._read_upto) // 1048576} MiB of it were too much at once"
+        self._passed_over = f"{(offset - self._read_upto) // 1048576} MiB of it were too much at once"
         self._read_upto = offset + chunk.find(b"\n") + 1
 
     def _give_back(self, which: int, descriptor: int, upto: int) -> None:

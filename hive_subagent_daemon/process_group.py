@@ -184,6 +184,9 @@ class GroupChild:
 
     def signal(self, number: int) -> bool:
         """Signal claude itself."""
+        known = None if self._foreign else self._children.signal(self.pid, number)
+        if known is not None:
+            return known
         return self.pid > 0 and send_signal(self.pid, self.start, number)
 
     def populated(self) -> bool:

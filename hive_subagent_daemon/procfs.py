@@ -1,18 +1,23 @@
-"""Reading /proc: who descends from whom, who carries which mark, when a process started (proc(5))."""
+"""Reading /proc: who descends from whom, who carries which mark, when a process started (proc(5)).
+
+A process that is gone reads as nothing. A lack of descriptors or memory is no sign of that: it is raised
+(OSError), or what still runs would be taken for gone.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PROC = Path("/proc")
+_LACKING: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,20 @@ def process(pid: int) -> Process | None:
     """Return one process, or None when there is none with this pid."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
+    except OSError as error:
+        raise_lack(error)
         return None
     # The name may hold blanks and brackets, so the fixed fields are counted from the last bracket.
     before, _, after = text.rpartition(")")
     fields = after.split()
     name = before.partition("(")[2]
     return Process(pid, name, fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def raise_lack(error: OSError) -> None:
+    """Raise an error again that tells of a lack, not of a process that is gone."""
+    if error.errno in _LACKING:
+        raise error
 
 
 def processes() -> Iterator[Process]:
@@ -56,18 +68,28 @@ def processes() -> Iterator[Process]:
 def children(pid: int) -> list[int]:
     """Return the pids of the children of a process (all its threads'); empty when it has ended."""
     found: list[int] = []
-    with suppress(OSError):
+    try:
         for task in (_PROC / str(pid) / "task").iterdir():
-            with suppress(OSError):
-                found += [int(child) for child in (task / "children").read_text().split()]
+            found += _children_of_thread(task)
+    except OSError as error:
+        raise_lack(error)
     return found
+
+
+def _children_of_thread(task: Path) -> list[int]:
+    try:
+        return [int(child) for child in (task / "children").read_text().split()]
+    except OSError as error:
+        raise_lack(error)
+        return []
 
 
 def environment(pid: int) -> list[bytes]:
     """Return the `NAME=value` entries that a process was executed with; empty when they may not be read."""
     try:
         return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
+    except OSError as error:
+        raise_lack(error)
         return []
 
 
@@ -75,7 +97,8 @@ def command_line(pid: int) -> bytes:
     """Return the arguments of a process, NUL-separated; empty when it has ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:
+    except OSError as error:
+        raise_lack(error)
         return b""
 
 
@@ -94,7 +117,8 @@ def holds_socket(pid: int, inode: int) -> bool:
     try:
         with os.scandir(_PROC / str(pid) / "fd") as entries:
             return any(_target(Path(entry.path)) == wanted for entry in entries)
-    except OSError:
+    except OSError as error:
+        raise_lack(error)
         return False
 
 

@@ -102,10 +102,10 @@ def _check(record: TurnRecord | SubagentRecord | LooseEnd) -> None:
     match record:
         case TurnRecord():
             _check_moments(record.started_at)
-            _check_text(record.dir)
+            _check_texts(record.dir, record.prompt_copy)
         case SubagentRecord():
             _check_moments(record.last_turn.started_at, record.last_turn.ended_at)
-            _check_text(record.dir)
+            _check_texts(record.dir, record.prompt_copy)
         case LooseEnd():
             closed = () if record.closed_at is None else (record.closed_at,)
             _check_moments(record.outcome.started_at, record.outcome.ended_at, *closed)
@@ -118,8 +118,8 @@ def _check_moments(*texts: str) -> None:
             raise ValueError(message)
 
 
-def _check_text(text: str) -> None:
-    if "\0" in text:
+def _check_texts(*paths: str | None) -> None:
+    if any("\0" in path for path in paths if path is not None):
         message = "a path has a NUL"
         raise ValueError(message)
 
@@ -211,10 +211,17 @@ class Records:
         self.remove_prompt(record)
 
     def remove_prompt(self, record: SubagentRecord) -> None:
-        """Remove the prompt copy of a name, which nothing uses any more."""
-        if record.prompt_copy is not None:
+        """Remove the prompt copy of a name, which nothing uses any more.
+
+        One that cannot be removed must not keep a turn from ending: the next start removes it.
+        """
+        if record.prompt_copy is None:
+            return
+        try:
             # By its name only: a damaged record must not make us remove anything else.
             self._storage.remove(self._root / "prompts" / Path(record.prompt_copy).name)
+        except OSError as error:
+            _log.warning("the prompt copy %s stays until the next start: %s", record.prompt_copy, error)
 
     def subagents(self) -> list[SubagentRecord]:
         """Return every name that is remembered."""

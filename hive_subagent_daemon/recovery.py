@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import clock, procfs
+from hive_subagent_daemon import archive, clock, procfs
 from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.gate import gate_complaint
 from hive_subagent_daemon.launcher import Child, Launcher, Leftovers
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
-from hive_subagent_daemon.spawning import undo_archive
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import loose_end_of, outcome_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
@@ -159,7 +158,7 @@ class Recovery:
         counters = await one.child.oom(ended_by_kill=False) if one.child is not None else None
         outcome = await in_thread(self._judge, one, sent, leftovers, counters)
         if not outcome.verdict.kind.ran:
-            await in_thread(undo_archive, record, self._storage)
+            await in_thread(archive.undo, record.archived, self._storage)
         before = self._known.get(record.name)
         now = remembered(record, outcome, before)
         loose_end: LooseEnd = loose_end_of(outcome)

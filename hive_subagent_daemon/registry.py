@@ -22,10 +22,11 @@ from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
-from hive_subagent_daemon.values import Cause, Outcome
+from hive_subagent_daemon.values import Cause, Exit, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from datetime import datetime
 
     from anyio.abc import TaskGroup
 
@@ -40,6 +41,7 @@ SPAWNING_SECONDS: Final = 2.0
 STOP_SOFT_SECONDS: Final = 3.0
 STOP_HARD_SECONDS: Final = 4.0
 GONE_SECONDS: Final = 0.5  # a systemd that hangs must not hold up the news
+CONCLUDE_AGAIN_SECONDS: Final = 0.5
 STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
@@ -142,7 +144,10 @@ class Registry:
                     self._some_running = anyio.Event()
                     await self._some_running.wait()
                 await anyio.sleep(LOOK_SECONDS)
-                await self._look()
+                try:
+                    await self._look()
+                except OSError as error:  # no descriptor is left for it
+                    _log.error("the running turns could not be looked at: %s", error)
 
     def _start_soon(self, function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         if self._attending is None:
@@ -188,9 +193,24 @@ class Registry:
         """Wait for the end of a turn and store it; not to be cancelled in between."""
         exit_ = await turn.child.wait()
         turn.exited.set()
+        ended_at = clock.now()
         with anyio.CancelScope(shield=True):
-            outcome = await turn.conclude(exit_)
-            await self._store(turn, outcome)
+            outcome = await self._conclude(turn, exit_, ended_at)
+            if outcome is not None:
+                await self._store(turn, outcome)
+
+    async def _conclude(self, turn: Turn, exit_: Exit, ended_at: datetime) -> Outcome | None:
+        """Judge a turn as soon as there is what that needs: descriptors, threads, memory. None: given up."""
+        while not self._giving_up.is_set():
+            try:
+                return await turn.conclude(exit_, ended_at=ended_at)
+            except OSError as error:
+                told = f"how {turn.record.name} ended cannot be found out yet: {error}"
+                self.unstored[turn.record.turn] = told
+                _log.error("%s", told, extra=_fields(turn))
+            with anyio.move_on_after(CONCLUDE_AGAIN_SECONDS):
+                await self._giving_up.wait()
+        return None
 
     async def _store(self, turn: Turn, outcome: Outcome) -> None:
         """Store the loose end, however long the disk refuses; then free the name and show it."""

@@ -8,7 +8,9 @@ import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import anyio
 
 from hive_subagent_daemon import archive, claude_command, clock, procfs
 from hive_subagent_daemon.claude_store import ClaudeStore
@@ -22,6 +24,7 @@ from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn
+from hive_subagent_daemon.undoing import Undoing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
+UNDO_AGAIN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Spawner:
         # Turns that are being spawned: their first instruction may already call us. Whoever takes a turn over
         # removes it here.
         self.pending: dict[str, TurnRoot] = {}
+        self.undoing = Undoing(records=records, storage=storage)
+        self._something_left = anyio.Event()
 
     def continue_ids_after(self, turn: str | None) -> None:
         """Let new turn ids sort after this one."""
@@ -118,13 +124,28 @@ class Spawner:
         turn_id = clock.new_turn_id(moment, self._last_turn)
         self._last_turn = turn_id
         plan = await in_thread(self._plan, request, turn_id, clock.as_text(moment))
-        return await self._spawn(plan)
+        try:
+            return await self._spawn(plan)
+        finally:
+            if self.undoing.left:
+                self._something_left.set()
+
+    async def keep_undoing(self) -> None:
+        """Undo what could not be undone at once when a spawn was refused, until cancelled."""
+        while True:
+            await self._something_left.wait()
+            await in_thread(self.undoing.undo_rest)
+            if self.undoing.left:
+                await anyio.sleep(UNDO_AGAIN_SECONDS)
+            else:
+                self._something_left = anyio.Event()
 
     # Planning: reads only
 
     def _plan(self, request: TurnRequest, turn: str, started_at: str) -> _Plan:
         config = self._config
         self._check_disk()
+        self.undoing.check(request.name)
         directory = self._directory(request)
         environment = claude_command.child_environment(
             self._environ, config.environment, turn=turn, sandbox_mark=config.allow_root and os.getuid() == 0
@@ -237,7 +258,7 @@ class Spawner:
 
         try:
             async with AsyncExitStack() as undo:
-                undo.push_async_callback(in_thread, self._undo, record)
+                undo.push_async_callback(in_thread, self.undoing.undo, record)
                 await in_thread(self._prepare, plan, files)
                 output = Output(files)
                 undo.callback(output.close)
@@ -290,10 +311,6 @@ class Spawner:
             title=f"claude subagent {record.name} of {self._config.agent}, turn {record.turn}",
         )
 
-    def _undo(self, record: TurnRecord) -> None:
-        """Leave nothing of a turn that did not come to run; what fails here is done by the next start-up."""
-        undo_turn(record, records=self._records, storage=self._storage)
-
     def looked_in(self, directory: str) -> str:
         """Say where claude looked for a session."""
         config_dir = self.store.config_dir_in(Path(directory))
@@ -301,22 +318,6 @@ class Spawner:
             f"claude looked in its config directory {config_dir} for a session that was run in {directory}; "
             "if it was started elsewhere, pass that directory as `dir`."
         )
-
-
-def undo_turn(record: TurnRecord, *, records: Records, storage: Storage) -> None:
-    """Undo what was prepared for a turn whose process never ran: archive, prompt copy, record. Blocks."""
-    try:
-        undo_archive(record, storage)
-        if not record.resumes and record.prompt_copy is not None:
-            storage.remove(Path(record.prompt_copy))
-        records.end_turn(record.turn, record.name)
-    except OSError as error:
-        _log.error("what was prepared for turn %s could not be undone: %s", record.turn, error)
-
-
-def undo_archive(record: TurnRecord, storage: Storage) -> None:
-    """Give claude's earlier sessions of this name their own file names back. Blocks."""
-    archive.undo(record.archived, storage)
 
 
 def _is_utf8(text: str) -> bool:

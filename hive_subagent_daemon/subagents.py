@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import claude_command, clock, views
+from hive_subagent_daemon import claude_command, clock, views, walls
 from hive_subagent_daemon.couriers import Couriers
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
@@ -96,7 +96,9 @@ class Subagents:
             turn = await self._spawner.spawn(request)
             self._registry.attend(turn)
             self._spawner.pending.pop(turn.record.turn, None)
+        ahead = self._wall()
         return {
+            **({"warnings": [ahead]} if ahead else {}),
             "name": turn.record.name,
             "state": State.RUNNING.value,
             "turn": turn.record.turn,
@@ -124,7 +126,11 @@ class Subagents:
         return _interrupted(turn, signal.SIGINT if delivered else None)
 
     async def _force(self, turn: Turn) -> Json:
-        leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+        try:
+            leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+        except OSError as error:
+            message = f"claude was killed; what it had started may still run ({error.strerror}): try again."
+            raise RefusedError(message) from error
         with anyio.move_on_after(ENDING_BY_ITSELF_SECONDS):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGKILL) | {
@@ -199,14 +205,20 @@ class Subagents:
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
         }
 
+    def _wall(self) -> str | None:
+        last_turns = [record.last_turn for record in self._registry.known.values()]
+        return walls.wall(last_turns, now=clock.now())
+
     def _warnings(self, shown: list[Json]) -> list[str]:
         silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
         stalled = [
             f"{name} has been silent for {clock.lasting(age)}: it may be stuck."
             for name, age in silent.items()
         ]
+        ahead = [] if (told := self._wall()) is None else [told]
         now = [
             *stalled,
+            *ahead,
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),

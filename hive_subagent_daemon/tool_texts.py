@@ -38,8 +38,11 @@ Put the instructions into a file and pass it as prompt_file; they hold for later
 the turn, the process id and the directory. When the turn ends, get_loose_ends says how.
 
 Refused while a subagent of this name runs, when the file or the directory cannot be used, and when too \
-many run already; then nothing was started. Starting a name again begins a new, empty session and archives \
-the old one; to go on with the old one, use continue.\
+many run already; then nothing was started. warnings in the answer tell that the turns before this one \
+failed alike, of a login, a limit or the API: start no more then.
+
+Starting a name again begins a new, empty session and archives the old one; to go on with the old one, use \
+continue.\
 """
 
 CONTINUE = """\

@@ -151,9 +151,8 @@ class Turn:
         chatters = time.monotonic() - self.activity_since > max(BACKGROUND_GRACE_SECONDS, grace_seconds)
         return chatters or self.output.age_seconds() > grace
 
-    async def conclude(self, exit_: Exit) -> Outcome:
-        """Empty the turn, read the rest of its output, and judge."""
-        ended_at = clock.now()
+    async def conclude(self, exit_: Exit, *, ended_at: datetime) -> Outcome:
+        """Empty the turn, read the rest of its output, and judge; may be repeated after an error."""
         leftovers = await self.child.empty()
         killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
         by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)

@@ -42,6 +42,7 @@ async def upkeep(
         tasks.start_soon(parts.couriers.run, name="sinks")
         tasks.start_soon(notifier.ping, name="watchdog")
         tasks.start_soon(_keep_house, config, parts, name="housekeeping")
+        tasks.start_soon(parts.spawner.keep_undoing, name="undoing")
         tasks.start_soon(_know_sessions, config, parts, name="claude's sessions")
         tasks.start_soon(_probe_claude, parts, name="claude's version")
         yield

@@ -15,6 +15,7 @@ from tests.support.daemon_harness import LISTENING, REPOSITORY
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -78,7 +79,14 @@ class Forks:
         print(json.dumps(order), file=self._program.stdin, flush=True)
         return int(self._program.stdout.readline())
 
-    def boot(self, daemon: Daemon, *, instant: str | None = None, trace: Path | None = None) -> Fork:
+    def boot(
+        self,
+        daemon: Daemon,
+        *,
+        instant: str | None = None,
+        trace: Path | None = None,
+        faults: Mapping[str, object] | None = None,
+    ) -> Fork:
         """Fork a daemon and return once it serves or is gone; `daemon` is then connected to it."""
         offset = len(daemon.log)
         pid = self.order(
@@ -90,6 +98,7 @@ class Forks:
             environment={"PATH": "/usr/bin:/bin", "HOME": str(daemon.home), "LANG": "C.UTF-8"},
             instant=instant,
             trace=str(trace) if trace else None,
+            faults=faults,
         )
         fork = Fork(self, pid, os.pidfd_open(pid))
 

@@ -40,6 +40,7 @@ class Parent:
                 if self.chance.random() < 0.4:
                     self.daemon.call("interrupt", name=self.name, force=self.chance.random() < 0.5)
                 end = self.daemon.loose_end(self.name, turn=turn, within=20)
+                self.confirmed.was_told(end)
                 if self.chance.random() < 0.5:
                     answer = self.daemon.ok("close_loose_ends", ids=[end["id"]])
                     self.confirmed.closed.extend(answer.content["closed"])
@@ -87,6 +88,8 @@ def check_after(daemon: Daemon, parents: list[Parent]) -> None:
     opened = {turn for turn, end in ends.items() if end["closed_at"] is None}
     closed = {turn for parent in parents for turn in parent.confirmed.closed}
     assert not closed & opened, "a closed loose end is open again"
+    for parent in parents:
+        parent.confirmed.check_told(daemon)
     shown = daemon.ok("get_loose_ends", limit=100).content
     assert len(shown["loose_ends"]) + shown["remaining"] == len(opened)
     for subagent in daemon.ok("status").content["subagents"]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NAME = "alpha"
 EARLIER_SESSION = "11111111-1111-4111-8111-111111111111"
 GONE = (ConnectionError, http.client.HTTPException)
+AT_ONCE = 10  # so many fit into one answer
 COULD_NOT_START = "could not start"
 Json = dict[str, Any]
 
@@ -39,10 +40,22 @@ def write_recording_claude(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the daemon had confirmed to its parent before it was killed."""
+    """What the daemon had confirmed to its parent before it was killed, and what it had told it, by turn."""
 
     turns: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    told: dict[str, Json] = field(default_factory=dict)
+
+    def was_told(self, loose_end: Json) -> None:
+        """Take note of a loose end as it was delivered."""
+        self.told[loose_end["turn"]] = loose_end
+
+    def check_told(self, daemon: Daemon) -> None:
+        """What was delivered once stays so for good: the same words under the same key."""
+        for end in readable(daemon, sorted(self.told)):
+            same = end | {"closed_at": None}
+            told = self.told[end["turn"]]
+            assert same == told, f"told again in other words: {told}, then {end}"
 
 
 @dataclass(frozen=True)
@@ -84,13 +97,13 @@ def tell(daemon: Daemon) -> Confirmed:
     with suppress(*GONE):
         refused_start(daemon)
         one = start(daemon, 1, confirmed)
-        daemon.loose_end(NAME, turn=one)
+        confirmed.was_told(daemon.loose_end(NAME, turn=one))
         two = resume(daemon, confirmed)
-        daemon.loose_end(NAME, turn=two)
+        confirmed.was_told(daemon.loose_end(NAME, turn=two))
         three = start(daemon, 2, confirmed)
         daemon.reached("up")
         daemon.ok("interrupt", name=NAME)
-        daemon.loose_end(NAME, turn=three)
+        confirmed.was_told(daemon.loose_end(NAME, turn=three))
         confirmed.closed.extend(daemon.ok("close_loose_ends", ids=[one]).content["closed"])
     return confirmed
 
@@ -150,6 +163,7 @@ def check(daemon: Daemon, confirmed: Confirmed) -> None:
     """Check a daemon that was booted after a crash in the story."""
     ran = turns_that_ran(daemon)
     check_loose_ends(daemon, confirmed, ran)
+    confirmed.check_told(daemon)
     check_folders(daemon)
     check_archives(daemon, ran)
     assert daemon.processes() == [], "a process outlived the daemon that answers for it"
@@ -181,9 +195,10 @@ def check_loose_ends(daemon: Daemon, confirmed: Confirmed, ran: list[Ran]) -> No
 
 def readable(daemon: Daemon, ids: list[str]) -> list[Json]:
     """Return loose ends as a parent reads them by id, open or closed; each can be read."""
-    if not ids:
-        return []
-    found: list[Json] = daemon.ok("get_loose_ends", ids=ids).content["loose_ends"]
+    found: list[Json] = []
+    for first in range(0, len(ids), AT_ONCE):
+        some = ids[first : first + AT_ONCE]
+        found += daemon.ok("get_loose_ends", ids=some).content["loose_ends"]
     assert [end["id"] for end in found] == ids, "a loose end cannot be read"
     return found
 

@@ -1,10 +1,11 @@
-"""A program that starts daemons quickly, by forking, and lets one kill itself at a chosen instant.
+"""A program that starts daemons quickly, by forking, and lets one kill itself or fail at a chosen instant.
 
 It imports the package once and then takes one order per line of JSON on its standard input: `fork` a daemon,
 or `reap` one. A forked daemon is the real one, as `hive-subagent-daemon --config FILE` runs it. With an
 `instant` it kills its own process with SIGKILL when that is reached; with a `trace` it writes down all it
-reaches. Instants are before and after each durable operation, at each step of a launch, and before each
-change of a file inside or outside of the operations (from Python's audit events).
+reaches; with `faults` it runs on a `fault_layer`. Instants are before and after each durable operation and
+each scope that is made or stopped, at each step of a launch, and before each change of a file inside or
+outside of the operations (from Python's audit events).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from unittest import mock
 
 from hive_subagent_daemon import daemon_main
 from hive_subagent_daemon.process_group import ProcessGroup
+from hive_subagent_daemon.scopes import ScopeLauncher
 from hive_subagent_daemon.storage import Storage
+from hive_subagent_daemon.systemd_bus import SystemdBus
+from tests.stub.fault_layer import Fault, FaultLayer, let_the_clock_jump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,6 +52,7 @@ DURABLE = (
     "check_writable",
     "restore_ballast",
 )
+OF_SYSTEMD = ("start_scope", "stop_unit")
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
 RANDOM = re.compile(r"\.[0-9a-f]{8}$")  # what makes the name of a file unique
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -102,7 +107,10 @@ def watch(instants: Instants) -> None:
     """Let every durable operation and every launch pass by the instants."""
     for name in DURABLE:
         mock.patch.object(Storage, name, watched(name, getattr(Storage, name), instants)).start()
-    mock.patch.object(ProcessGroup, "launch", watched_launch(ProcessGroup.launch, instants)).start()
+    for launcher in (ProcessGroup, ScopeLauncher):
+        mock.patch.object(launcher, "launch", watched_launch(launcher.launch, instants)).start()
+    for name in OF_SYSTEMD:
+        mock.patch.object(SystemdBus, name, watched_call(name, getattr(SystemdBus, name), instants)).start()
     sys.addaudithook(instants.on_audit)
 
 
@@ -123,13 +131,28 @@ def watched(
     return around
 
 
+def watched_call(
+    name: str, call: Callable[Concatenate[SystemdBus, P], Awaitable[T]], instants: Instants
+) -> Callable[Concatenate[SystemdBus, P], Awaitable[T]]:
+    """Return a call to systemd with an instant before and after it."""
+
+    async def around(bus: SystemdBus, /, *arguments: P.args, **named: P.kwargs) -> T:
+        """Pass by the instants around the call."""
+        instants.reach(f"before {name}")
+        returned = await call(bus, *arguments, **named)
+        instants.reach(f"after {name}")
+        return returned
+
+    return around
+
+
 def watched_launch(
     launch: Callable[..., Awaitable[Child]], instants: Instants
 ) -> Callable[..., Awaitable[Child]]:
     """Return the launch with an instant before it, at the closed gate, once recorded, and after it."""
 
     async def around(
-        self: ProcessGroup,
+        self: ProcessGroup | ScopeLauncher,
         spec: ChildSpec,
         root: TurnRoot,
         *,
@@ -151,6 +174,18 @@ def watched_launch(
     return around
 
 
+def prepare(order: dict[str, Any]) -> None:
+    """Watch this process as ordered: for a kill at an instant, or for faults."""
+    trace = Path(order["trace"]) if order["trace"] else None
+    instants = Instants(Path(order["state"]), trace=trace, chosen=order["instant"])
+    if order["faults"] is not None:
+        fault = Fault(**order["faults"]["fault"]) if order["faults"]["fault"] else None
+        let_the_clock_jump(Path(order["faults"]["clock"]))
+        FaultLayer(Path(order["state"]), place=instants.place, trace=trace, fault=fault).install()
+    elif trace is not None or order["instant"] is not None:
+        watch(instants)
+
+
 def become_daemon(order: dict[str, Any]) -> NoReturn:
     """Turn this forked process into the daemon that was ordered."""
     code = 70
@@ -161,9 +196,7 @@ def become_daemon(order: dict[str, Any]) -> NoReturn:
         os.environ.clear()
         os.environ.update(order["environment"])
         os.chdir(order["folder"])
-        trace = Path(order["trace"]) if order["trace"] else None
-        if trace is not None or order["instant"] is not None:
-            watch(Instants(Path(order["state"]), trace=trace, chosen=order["instant"]))
+        prepare(order)
         code = daemon_main.main(["--config", order["config"]])
     finally:
         sys.stdout.flush()

@@ -60,8 +60,10 @@ class Sessions:
 
     def title(self, transcript: Path) -> str:
         """Return the last title of a conversation, or an empty string."""
-        found = ""
-        for line in transcript.read_text(errors="replace").splitlines():
+        found = content = ""
+        with contextlib.suppress(FileNotFoundError):  # archived by another start just now
+            content = transcript.read_text(errors="replace")
+        for line in content.splitlines():
             with contextlib.suppress(ValueError):
                 found = json.loads(line).get("customTitle", found)
         return found

@@ -7,43 +7,24 @@ The usual run takes a seeded tenth of the instants, `--long` all of them.
 from __future__ import annotations
 
 import random
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hive_subagent_daemon.storage import Storage
+from tests.stub.crashes import ALWAYS, AT_THE_END, SEED, Crashes, sample
 from tests.stub.daemon_forks import Forks
 from tests.stub.kill_load import PARENTS, Parent, check_after, kill_under_load
-from tests.stub.kill_story import check, lay_out, quiet, tell, write_recording_claude
 from tests.stub.killing_daemon import DURABLE
-from tests.support.daemon_harness import Daemon, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.stub.kill_story import Confirmed
-
-SEED = 20260101
-SHARE_OF_THE_USUAL_RUN = 10
 USUAL_KILLS = 20
 LONG_KILLS = 200
 USUAL_LIMIT_SECONDS = 180
 LONG_LIMIT_SECONDS = 1200
-ALWAYS = (
-    "before launch",
-    "creating the process",
-    "at the gate",
-    "recorded",
-    "after launch",
-    "before write loose-ends",
-    "inside os.rename loose-ends",
-    "after write loose-ends",
-    "before write names",
-    "after rename transcript",
-)
-AT_THE_END = "the end of the story"  # nothing reaches it: the daemon is killed from outside then
 # A first crash that leaves a turn in each condition that a recovery meets.
 CONDITIONS = {
     "prepared, its earlier session archived": "before launch #2",
@@ -63,77 +44,6 @@ USUAL_SECOND_CRASHES = (
 UNGUARDED = {"turns/stdin", "turns/stdout", "turns/stderr", "lock"}
 
 
-class Crashes:
-    """Lets daemons crash, each in a folder of its own, and gathers what went wrong."""
-
-    def __init__(self, folder: Path, forks: Forks) -> None:
-        """Begin with no crash."""
-        self.folder = folder
-        self.forks = forks
-        self.tried = 0
-        self.faults: list[str] = []
-
-    def daemon(self) -> Daemon:
-        """Return a fresh daemon that is not booted yet, with the story laid out."""
-        folder = self.folder / f"{self.tried:04d}"
-        folder.mkdir()
-        claude = write_recording_claude(folder / "claude")
-        daemon = Daemon(folder, claude, Setting(limits={"max_running": 8}))
-        lay_out(daemon)
-        return daemon
-
-    def trace(self, *instants: str) -> list[str]:
-        """Return the instants of the whole story or, after crashes, of the recovery from the last one."""
-        daemon = self.daemon()
-        written = daemon.folder / "trace"
-        if not instants:
-            fork = self.forks.boot(daemon, trace=written)
-            tell(daemon)
-        else:
-            self.crash(daemon, instants)
-            fork = self.forks.boot(daemon, trace=written)
-        found = written.read_text().splitlines()
-        fork.kill()
-        shutil.rmtree(daemon.folder)
-        return found
-
-    def survive(self, *instants: str) -> None:
-        """Crash at these instants, one after the other; then boot, and check what is there."""
-        daemon = self.daemon()
-        self.tried += 1
-        try:
-            confirmed = self.crash(daemon, instants)
-            fork = self.forks.boot(daemon)
-            try:
-                check(daemon, confirmed)
-            finally:
-                assert fork.stop() == 0
-                daemon.shut()
-        except AssertionError as error:
-            self.faults.append(f"killed at {', then '.join(instants)} ({daemon.folder}): {error}")
-        else:
-            shutil.rmtree(daemon.folder)
-
-    def crash(self, daemon: Daemon, instants: Iterable[str]) -> Confirmed:
-        """Play the story up to the first instant, and recover up to each of the others."""
-        confirmed: Confirmed | None = None
-        for instant in instants:
-            fork = self.forks.boot(daemon, instant=instant)
-            confirmed = confirmed or tell(daemon)
-            reached = instant == AT_THE_END or fork.is_gone(within=1.0)
-            fork.kill()
-            assert reached, f"{instant} was not reached"
-            quiet(daemon)
-        assert confirmed is not None
-        return confirmed
-
-    def conclude(self, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Print the figures and fail if anything was lost."""
-        with capsys.disabled():
-            print(f"\n{kind}: {self.tried} tried, {len(self.faults)} with a loss")
-        assert not self.faults, "\n".join(self.faults)
-
-
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     """Return what forks daemons."""
@@ -145,15 +55,6 @@ def forks() -> Iterator[Forks]:
 def crashes(tmp_path: Path, forks: Forks) -> Crashes:
     """Return a gatherer of crashes for one test."""
     return Crashes(tmp_path, forks)
-
-
-def sample(instants: list[str]) -> list[str]:
-    """Return the same tenth of the instants each time, those around the decisive steps always among them."""
-    chance = random.Random(SEED)
-    chosen = [chance.choice([one for one in instants if one.startswith(f"{what} #")]) for what in ALWAYS]
-    others = [one for one in instants if one not in chosen]
-    wanted = max(len(instants) // SHARE_OF_THE_USUAL_RUN, 12) - len(chosen)
-    return chosen + chance.sample(others, max(wanted, 2))
 
 
 def test_every_durable_operation_is_an_instant() -> None:
@@ -180,7 +81,7 @@ def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
     crashes: Crashes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One loose end per turn, no process, no stuck name, no session lost."""
-    for instant in [*sample(crashes.trace()), AT_THE_END]:
+    for instant in [*sample(crashes.trace(), always=ALWAYS), AT_THE_END]:
         crashes.survive(instant)
     assert crashes.tried >= 12
     crashes.conclude("kill points (a tenth)", capsys)

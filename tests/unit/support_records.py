@@ -116,7 +116,7 @@ any_turn_record = st.builds(
     dir=_paths,
     session_id=_some,
     model=_some,
-    prompt_copy=_some,
+    prompt_copy=st.none() | _paths,
     started_at=_moments,
     boot_id=_texts,
     mcp_servers=st.lists(_texts, max_size=3).map(tuple),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ class Trial:
     def __init__(self, turn: str | None = None) -> None:
         """Say of which turn the caller is."""
         self.turn = turn
+        self.lacks = False
         self.peers_asked: list[Peer] = []
         self.reached: list[Scope] = []
         self.sent: list[Message] = []
@@ -42,6 +44,8 @@ class Trial:
     async def turn_of_peer(self, peer: Peer) -> str | None:
         """Answer what the test has set."""
         self.peers_asked.append(peer)
+        if self.lacks:
+            raise OSError(errno.EMFILE, "Too many open files")
         return self.turn
 
     async def receive(self) -> Message:
@@ -230,3 +234,16 @@ async def test_many_refusals_are_counted_instead(
     log.add(scope, Connection(STRANGER), Refusal(403, "No."))
     assert caplog.messages[-2] == "refused 20 more requests"
     assert caplog.messages[-1].startswith("refused GET '/mcp': 403, ")
+
+
+async def test_who_cannot_be_told_for_a_lack_of_descriptors_is_not_let_in() -> None:
+    """It may call from inside a turn; the next request asks again."""
+    trial = Trial()
+    trial.lacks = True
+    connection = Connection(OWN)
+    await trial.request(connection)
+    assert (trial.status, trial.reached) == (503, [])
+    assert "try again" in trial.text
+    trial.lacks = False
+    await trial.request(connection)
+    assert len(trial.reached) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -68,6 +69,25 @@ async def test_a_signal_is_told_apart_from_an_exit_code(children: Children, numb
     child = await spawned(children, "sleep", "60")
     os.kill(child.pid, number)
     assert await end_of(children, child) == Signalled(number)
+
+
+async def test_a_child_is_signalled_though_no_descriptor_is_left(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the one that we have of it; else a refused start would wait for its end for ever."""
+
+    def lacking(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    child = await spawned(children, "sleep", "60")
+    monkeypatch.setattr(os, "pidfd_open", lacking)
+    with pytest.raises(OSError, match="Too many open files"):
+        send_signal(child.pid, 0, signal.SIGKILL)
+    assert children.signal(child.pid, signal.SIGKILL) is True
+    await soon(lambda: not is_alive(child.pid))
+    assert children.signal(child.pid, signal.SIGKILL) is False, "it had ended already"
+    assert await end_of(children, child) == Signalled(signal.SIGKILL)
+    assert children.signal(child.pid, signal.SIGKILL) is None, "it is not ours any more"
 
 
 async def test_a_child_that_ended_long_ago_still_tells_how(children: Children) -> None:

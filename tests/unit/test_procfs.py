@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from tests.support.processes import eventually
 from tests.unit.support_started import PATH, Started, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 NO_PID = 2**22 - 1
 
@@ -125,3 +126,18 @@ def test_the_preference_of_the_oom_killer_is_raised_and_never_lowered(sleeper: S
 
 def test_the_boot_has_one_id() -> None:
     assert procfs.boot_id() == procfs.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@pytest.mark.parametrize("read", [procfs.process, procfs.children, procfs.environment, procfs.command_line])
+def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone(
+    read: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without descriptors nothing in /proc can be opened, though everything runs on."""
+
+    def lacking(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for name in ("read_text", "read_bytes", "iterdir"):
+        monkeypatch.setattr(Path, name, lacking)
+    with pytest.raises(OSError, match="Too many open files"):
+        read(os.getpid())

@@ -329,3 +329,18 @@ def test_a_record_that_cannot_be_read_is_reported_by_its_reason(records: Records
     assert records.subagents() == []
     assert "Too many levels of symbolic links" in records.unreadable[0]
     assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("copy", ["", ".", "..", "x" * 300], ids=["empty", "here", "above", "too-long"])
+def test_a_prompt_copy_that_cannot_be_removed_keeps_no_turn_from_ending(
+    records: Records, tmp_path: Path, copy: str
+) -> None:
+    """A damaged record of a name held that name for ever: its next turn could not be stored."""
+    records.remove_prompt(subagent_record(prompt_copy=copy))
+    assert (tmp_path / "prompts").is_dir()
+
+
+def test_a_nul_in_a_path_of_a_record_is_damage(records: Records, tmp_path: Path) -> None:
+    records.remember(subagent_record())
+    edit(tmp_path / "names" / "reviewer.json", lambda content: content.update(prompt_copy="/a\0b"))
+    assert records.subagents() == []

@@ -216,16 +216,19 @@ async def test_what_is_written_for_a_turn_is_private(parts: Parts) -> None:
 async def test_an_undo_that_fails_still_refuses_and_frees_the_name(
     parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is left is reported in the log, and the next turn of the name works."""
+    """What is left is reported in the log, and undone before the next turn of the name."""
     parts.launcher.fails = "exec"
     parts.storage.removals_fail = True
     async with parts.running():
         with pytest.raises(RefusedError):
             await parts.start()
         assert "could not be undone" in caplog.text
+        parts.launcher.fails = None
+        with pytest.raises(RefusedError, match="cannot be undone yet"):
+            await parts.start()
         parts.heal()
         await parts.play()
-    assert len(list((parts.state / "turns").iterdir())) == 1
+    assert list((parts.state / "turns").iterdir()) == []
 
 
 async def test_a_new_turn_sorts_after_the_last_known_one_though_the_clock_was_set_back(parts: Parts) -> None:
