@@ -1,0 +1,141 @@
+"""A daemon whose HOME has our plugin installed, for the parents and for the subagents alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hive_subagent_daemon import procfs
+from tests.claude.real_daemon import PATH, RealDaemon, claude_environment, setting_for, tool_call
+from tests.support.daemon_harness import REPOSITORY
+from tests.support.processes import eventually
+from tests.support.sockets import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.offline_model import OfflineModel
+
+PLUGIN = "hive-subagent"
+INSTALL_SECONDS = 60.0
+API_KEY = "offline-key-0123456789abcdef"
+# What claude asks a person when it is started for the first time has been answered here.
+FIRST_START = {
+    "hasCompletedOnboarding": True,
+    "theme": "dark",
+    "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
+    "bypassPermissionsModeAccepted": True,
+}
+FIRST_SETTINGS = {"skipDangerousModePermissionPrompt": True}
+COMMAND = """#!/bin/sh
+echo "turn=$HIVE_SUBAGENT_TURN $*" >>{log}
+PYTHONPATH={repository} exec {python} -P -m hive_subagent_daemon.command_main "$@"
+"""
+
+
+def tool(name: str, plugin: str = PLUGIN) -> str:
+    """Return the name under which claude knows a tool of the plugin's MCP server."""
+    return f"mcp__plugin_{plugin}_subagent__{name}"
+
+
+def starting(name: str, trigger: str) -> str:
+    """Return the directive by which a parent starts a subagent with this first prompt."""
+    return tool_call(tool("start"), {"name": name, "prompt_file": "recipe.md", "trigger": trigger})
+
+
+def continuing(name: str, prompt: str) -> str:
+    """Return the directive by which a parent gives a subagent another turn."""
+    return tool_call(tool("continue"), {"name": name, "prompt": prompt})
+
+
+CLOSING = f'[[tool: {tool("close_loose_ends")} {{"ids": "$told"}}]]'
+"""The directive by which a parent closes all that it was told of."""
+
+
+class PluggedDaemon(RealDaemon):
+    """A daemon at a fixed address, with the command `hive-subagent` and a HOME that has the plugin."""
+
+    def __init__(self, folder: Path, claude: Path, model: OfflineModel) -> None:
+        """Lay out the folders; nothing runs yet, and the plugin is not installed yet."""
+        self.model = model
+        self.address = f"127.0.0.1:{free_port()}"
+        self.binaries = folder / "bin"
+        self.search_path = f"{self.binaries}:{PATH}"
+        self.commands_log = folder / "commands.log"
+        # Subagents have all that their hooks would need to do what they must not do.
+        child = {"HIVE_SUBAGENT_URL": self.url}
+        setting = setting_for(
+            folder,
+            model,
+            top={"listen": [self.address]},
+            environment=child,
+            outer={"PATH": self.search_path},
+        )
+        super().__init__(folder, claude, setting)
+        self._lay_out_command()
+        trusted = {str(self.work): {"hasTrustDialogAccepted": True}}
+        self.config_file.write_text(json.dumps({**FIRST_START, "projects": trusted}))
+        (self.home / ".claude").mkdir()
+        (self.home / ".claude" / "settings.json").write_text(json.dumps(FIRST_SETTINGS))
+
+    @property
+    def url(self) -> str:
+        """Where the tools are."""
+        return f"http://{self.address}/mcp"
+
+    def environment_of_parent(self) -> dict[str, str]:
+        """Return the environment of a claude that is a parent."""
+        own = {"PATH": self.search_path, "LANG": "C.UTF-8", "DISABLE_AUTOUPDATER": "1"}
+        own |= {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}
+        own |= claude_environment(self.home, self.model) | {"ANTHROPIC_API_KEY": API_KEY}
+        return own | {"HIVE_SUBAGENT_URL": self.url}
+
+    def install_plugin(self, plugin: str = PLUGIN) -> PluggedDaemon:
+        """Install a plugin of this repository for the user."""
+        self.claude_says("plugin", "marketplace", "add", str(REPOSITORY))
+        self.claude_says("plugin", "install", f"{plugin}@hive-subagent")
+        return self
+
+    def claude_says(self, *words: str) -> str:
+        """Run a command of claude that needs no model, and return what it prints."""
+        ran = subprocess.run(
+            [self.claude, *words],
+            env=self.environment_of_parent(),
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_SECONDS,
+            check=False,
+        )
+        assert ran.returncode == 0, f"claude {shlex.join(words)}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def waiting_hooks(self) -> int:
+        """Return how many commands of Stop hooks wait for a notice."""
+        lines = [procfs.command_line(pid) for pid in self.at_home()]
+        return sum(b"hive_subagent_daemon.command_main" in line and b"notices" in line for line in lines)
+
+    def hooks_wait(self, number: int = 1) -> None:
+        """Wait until so many hooks wait for a notice."""
+        eventually(lambda: self.waiting_hooks() == number, within=30, what=f"{number} hooks waiting")
+
+    def commands(self) -> list[str]:
+        """Return how the command was called so far, each call with the turn that it was called in."""
+        return self.commands_log.read_text().splitlines() if self.commands_log.exists() else []
+
+    def open_loose_ends(self) -> list[dict[str, Any]]:
+        """Return what is open, of all subagents."""
+        found: list[dict[str, Any]] = self.ok("get_loose_ends", limit=100).content["loose_ends"]
+        return found
+
+    def _lay_out_command(self) -> None:
+        self.binaries.mkdir()
+        command = self.binaries / "hive-subagent"
+        words = {"log": self.commands_log, "repository": REPOSITORY, "python": sys.executable}
+        command.write_text(COMMAND.format(**{key: shlex.quote(str(word)) for key, word in words.items()}))
+        command.chmod(0o755)
