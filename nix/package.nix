@@ -20,6 +20,7 @@ pkgs.buildPythonApplication {
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
+      ../.claude-plugin
       ../CHANGELOG.md
       ../CONTRIBUTING.md
       ../LICENSE
@@ -27,6 +28,8 @@ pkgs.buildPythonApplication {
       ../SECURITY.md
       ../docs
       ../hive_subagent_daemon
+      ../plugin
+      ../plugin-stdio
       ../pyproject.toml
       ../scripts
       ../share

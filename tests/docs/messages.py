@@ -29,8 +29,10 @@ DOCUMENT = REPOSITORY / "docs" / "troubleshooting.md"
 
 GAP = "…"
 FEWEST_WORDS = 4
-DESCRIBING_MODULES = frozenset({"answer_schemas", "classify", "config_schema", "tool_texts"})
-"""Their texts stand in docs/tools.md and docs/configuration.md; those of classify are patterns."""
+DESCRIBING_MODULES = frozenset(
+    {"answer_schemas", "classify", "config_schema", "metric_families", "tool_texts"}
+)
+"""Their texts stand in docs/tools.md, configuration.md and metrics.md; those of classify are patterns."""
 DESCRIBING_CALLS = frozenset(
     {"add_argument", "add_parser", "ArgumentParser", "Field", "Kind", "ToolAnnotations", "compile"}
 )

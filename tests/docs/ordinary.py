@@ -11,9 +11,38 @@ ORDINARY = (
     "…: the turn has ended, ….",
     "waiting for the model",
     "No open loose ends.",
+    "… has been silent for",
+    "Undelivered: … loose ends wait for a sink.",
+    # the command on a terminal
+    "This speaks MCP, one JSON-RPC message a line, for programs; Ctrl-D ends it.",
+    "connect an MCP client that speaks only stdio to the daemon",
+    "… … more: this screen is full.",
+    "… The daemon answers again.",
+    "… … more line… (--full shows all)",
+    "the conversation so far was compacted",
+    "work in the background has ended",
+    "a summary of the conversation so far",
+    # checks of `doctor` that are good
+    "there is one (…); whether the API takes it, the first turn shows",
+    "v2 with the memory controller",
+    "… keeps a manager after logging out",
+    # notices for a parent
+    "- and … more: get_loose_ends shows them.",
+    "hive-subagent: … of your subagents ended.",
+    "Use the tools of the MCP server `subagent`",
+    "notice of an ended turn is",
+    "notices of ended turns are",
+    "… … open (see `get_loose_ends`)",
+    "hive-subagent: …, tools of the MCP server `subagent`.",
+    "[the beginning of … characters]",
+    "watching a caller of /notices",
+    # the page
+    "text/html; charset=utf-8",
+    "text/css; charset=utf-8",
     # what others read: claude, a shell, an HTTP server
     "Carry out the instructions in your system prompt now, completely, and report the result.",
     "application/json, text/event-stream",
+    "Usage: hive-subagent notices",
     "read -r word || {",
     # prompts and next steps on a terminal
     "Type the prompt, then Ctrl-D:",

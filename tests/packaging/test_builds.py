@@ -20,6 +20,14 @@ PACKAGE = "hive_subagent_daemon/"
 COMMIT = f"{PACKAGE}COMMIT"
 DIST = f"hive_subagent_daemon-{__version__}.dist-info/"
 RECORD = f"{DIST}RECORD"
+DATA = f"hive_subagent_daemon-{__version__}.data/data/"
+SHARED = {
+    "share/": "share/",
+    ".claude-plugin/": "share/hive-subagent/.claude-plugin/",
+    "plugin/": "share/hive-subagent/plugin/",
+    "plugin-stdio/": "share/hive-subagent/plugin-stdio/",
+}
+"""Folders of the repository that a wheel puts below the prefix, and where."""
 ONLY_FOR_OUR_CI = (".ci/",)
 
 
@@ -33,10 +41,20 @@ def files_of(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_wheel_holds_the_package_its_metadata_and_nothing_else(built: Built) -> None:
+def shared() -> set[str]:
+    """Return what a wheel puts below the prefix."""
+    return {
+        name.replace(source, target, 1)
+        for name in of_repository()
+        for source, target in SHARED.items()
+        if name.startswith(source)
+    }
+
+
+def test_a_wheel_holds_package_manual_completions_plugin_and_nothing_else(built: Built) -> None:
     package = {name for name in of_repository() if name.startswith(PACKAGE)}
     found = {name for name in contents(built.wheel) if not name.startswith(DIST)}
-    assert found == package | {COMMIT}
+    assert found == package | {COMMIT} | {f"{DATA}{name}" for name in shared()}
 
 
 def test_its_metadata_has_the_version_of_the_package_and_the_licence(built: Built) -> None:
