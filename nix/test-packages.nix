@@ -2,6 +2,7 @@
 # libraries. Given a Python package set.
 python: [
   python.cryptography
+  python.hatchling
   python.hypothesis
   python.pytest
   python.pytest-subprocess
