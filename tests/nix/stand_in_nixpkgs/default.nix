@@ -9,6 +9,7 @@ let
     lib.genAttrs
       [
         "cryptography"
+        "hatchling"
         "hypothesis"
         "mypy"
         "pytest"
