@@ -25,6 +25,13 @@ _CLOCK_SLACK: Final = timedelta(minutes=2)
 def all_checks(endpoint: Endpoint, config_file: Path | None) -> Iterator[Check]:
     """Yield every check as soon as it is made."""
     logging.disable()  # what the daemon would log is said by the checks
+    try:
+        yield from _all(endpoint, config_file)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _all(endpoint: Endpoint, config_file: Path | None) -> Iterator[Check]:
     machine = Machine.here()
     limit = None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -136,11 +136,17 @@ def _of_turn(records: list[Record], since: datetime | None) -> list[Record]:
 
 
 def _begun(subagent: Json) -> datetime:
-    """Return when the running or last turn began, to the second before: claude's clock is the same."""
+    """Return when the running or last turn began, by the clock that claude stamps its records with."""
     last = subagent.get("last_turn")
     if last is not None and last["started_at"]:
-        return datetime.fromisoformat(last["started_at"]).astimezone(UTC).replace(microsecond=0)
-    return clock.turn_time(subagent["turn"])
+        return datetime.fromisoformat(last["started_at"]).astimezone(UTC)
+    lasted = clock.now() - timedelta(seconds=subagent.get("running_seconds") or 0)
+    # To the millisecond, but ahead of the clock when that was set back.
+    return min(lasted, clock.turn_time(subagent["turn"]) + _milliseconds(subagent["turn"]))
+
+
+def _milliseconds(turn: str) -> timedelta:
+    return timedelta(milliseconds=int(turn[16:19])) if clock.is_turn_id(turn) else timedelta()
 
 
 def _follow(endpoint: Endpoint, conversation: _Conversation, subagent: Json) -> Json:

@@ -32,8 +32,8 @@ def mcp(endpoint: Endpoint) -> None:
 def notices(endpoint: Endpoint) -> None:
     """Tell a parent of ended turns: for hooks of claude, whose JSON it reads on stdin.
 
-    After Stop it waits for the end of a subagent's turn and exits with 2 and a text on stderr, which wakes the
-    parent; at UserPromptSubmit and SessionStart it prints what there is to tell. Everything else, errors
+    After Stop it waits for the end of a subagent's turn and exits with 2 and a text on stderr, which wakes
+    the parent; at UserPromptSubmit and SessionStart it prints what there is to tell. Everything else, errors
     included, is silence and the exit code 0.
     """
     del endpoint  # it looks for its daemon itself, in the same options

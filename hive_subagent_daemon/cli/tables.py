@@ -20,6 +20,7 @@ HEADINGS: Final = ("NAME", "STATE", "AGE", "TURN", "MEMORY", "COST", "DOING")
 FIXED: Final = range(1, 6)
 """The columns between the name and what it is doing; none of them is ever cut."""
 GAP: Final = 2
+_COUNTED: Final = re.compile(r"and \d+ more")
 _DROPPED_FIRST: Final = (5, 4, 3)  # cost, memory, turn time: the first to go where it is narrow
 _NAME_WIDTH, _DOING_WIDTH = 20, 16
 _LEAST_NAME, _LEAST_DOING = 12, 8
@@ -81,17 +82,21 @@ def remarks_of(answer: Json) -> list[Remark]:
         remarks.append(Remark(f"… and {answer['more']} more.", "dim"))
     if answer["undelivered"]:
         remarks.append(Remark(f"Undelivered: {answer['undelivered']} loose ends wait for a sink.", "yellow"))
-    # The table says STALLED already.
-    silent = tuple(f"{one['name']} has been silent for " for one in answer["subagents"] if one.get("stalled"))
-    warnings = [warning for warning in answer["warnings"] if not (silent and warning.startswith(silent))]
-    if len(warnings) < len(answer["warnings"]) and re.fullmatch(
-        r"and \d+ more", warnings[-1] if warnings else ""
-    ):
-        warnings.pop()  # the daemon names these last, so what it only counts is of the same kind
-    remarks += [Remark(f"Warning: {one_line(warning)}", "yellow") for warning in warnings]
+    remarks += [Remark(f"Warning: {one_line(warning)}", "yellow") for warning in _news(answer)]
     if answer["launcher"] == "process group" and not any("process group" in w for w in answer["warnings"]):
         remarks.append(Remark("Launcher: process group (no scopes).", "dim"))
     return remarks
+
+
+def _news(answer: Json) -> list[str]:
+    """Return the warnings without those of stalled turns, which the table marks already."""
+    silent = tuple(f"{one['name']} has been silent for " for one in answer["subagents"] if one.get("stalled"))
+    if not silent:
+        return list(answer["warnings"])
+    warnings = [warning for warning in answer["warnings"] if not warning.startswith(silent)]
+    if warnings and len(warnings) < len(answer["warnings"]) and _COUNTED.fullmatch(warnings[-1]):
+        warnings.pop()  # the daemon names the stalled last, so what it only counts is of the same kind
+    return warnings
 
 
 def plain_lines(rows: Sequence[ToneRow]) -> list[str]:
