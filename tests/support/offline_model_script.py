@@ -205,11 +205,11 @@ def program(conversation: Conversation) -> tuple[Step, ...]:
         return (Step(lambda _: TextReply("Noted.")),)
     if COMPACTION in conversation.prompt:
         return (Step(lambda _: TextReply("<summary>A scripted conversation.</summary>")),)
-    prompt, *turns = conversation.prompt.split(NEXT_TURN)
+    is_prompt = DIRECTIVE.search(conversation.prompt) is not None
+    begun, *turns = (conversation.prompt if is_prompt else conversation.system).split(NEXT_TURN)
     if conversation.woken:
-        told = turns[min(conversation.woken, len(turns)) - 1] if turns else "[[say: Noted.]]"
-        return read_steps(told)
-    steps = read_steps(prompt) or read_steps(conversation.system, lenient=True)
+        begun = turns[min(conversation.woken, len(turns)) - 1] if turns else "[[say: Noted.]]"
+    steps = read_steps(begun, lenient=not is_prompt)
     return steps or (Step(lambda _: _bash(DEFAULT_COMMAND)),)
 
 

@@ -38,9 +38,10 @@ def called(told: str) -> list[Json]:
     ]
 
 
-def answer(*messages: Json) -> Reply:
+def answer(*messages: Json, system: str = "") -> Reply:
     """Return what the model answers to this conversation."""
-    conversation = read_conversation({"messages": list(messages), "tools": [{"name": "Bash"}]})
+    body = {"messages": list(messages), "system": system, "tools": [{"name": "Bash"}]}
+    conversation = read_conversation(body)
     steps = program(conversation)
     return choose_step(conversation, steps, [0] * len(steps))[1].reply(conversation)
 
@@ -52,6 +53,12 @@ def test_each_wake_has_steps_of_its_own_and_the_last_ones_hold_for_all_further_w
         assert answer(*conversation) == TextReply(expected)
         conversation.append(said(expected))
     assert answer(*conversation, user("[[say: new]]")) == TextReply("new")
+
+
+def test_steps_for_wakes_can_stand_in_the_system_prompt() -> None:
+    system = "[[say: begun]] [[woken]] [[say: woken]]"
+    assert answer(user("go"), system=system) == TextReply("begun")
+    assert answer(user("go"), said("begun"), user(WAKE), system=system) == TextReply("woken")
 
 
 def test_a_wake_that_no_script_expects_is_noted() -> None:

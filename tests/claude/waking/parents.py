@@ -9,6 +9,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import override
+
 from tests.claude.real_daemon import TURN_SECONDS
 from tests.support.offline_model_conversation import LOOSE_END_ID, wakes
 from tests.support.processes import eventually
@@ -39,6 +41,14 @@ class Conversation:
     def _is_ours(self, headers: dict[str, str]) -> bool:
         return headers.get("x-claude-code-session-id") == self.session
 
+    def waits(self) -> None:
+        """Wait until it has ended its turn and its hook waits for a notice.
+
+        Before the model is asked for the first time other hooks run the same command.
+        """
+        eventually(self.requests, within=TURN_SECONDS, what="the first request of a parent")
+        self.daemon.hooks_wait()
+
     def wakes(self) -> list[str]:
         """Return what hooks said so far by which they woke this parent."""
         requests = self.requests()
@@ -46,10 +56,14 @@ class Conversation:
 
     def woken(self, number: int = 1, *, within: float = TURN_SECONDS) -> str:
         """Wait until the parent has been woken so many times, and return what the last hook said."""
-        eventually(lambda: len(self.wakes()) >= number, within=within, what=f"wake {number}")
-        found = self.wakes()
+        found = self.woken_at_least(number, within=within)
         assert len(found) == number, found
         return found[-1]
+
+    def woken_at_least(self, number: int, *, within: float = TURN_SECONDS) -> list[str]:
+        """Wait until the parent has been woken so many times, and return what the hooks said."""
+        eventually(lambda: len(self.wakes()) >= number, within=within, what=f"wake {number}")
+        return self.wakes()
 
     def woken_at(self, number: int) -> float:
         """Return when (time.monotonic) the model was asked after the parent had been woken so many times."""
@@ -154,8 +168,8 @@ class ListeningParent(Parent):
 
     flags = ("--input-format=stream-json",)
 
+    @override
     def ask(self, prompt: str) -> None:
-        """Give it a prompt."""
         assert self.process.stdin is not None
         message = {"type": "user", "message": {"role": "user", "content": prompt}}
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -171,8 +185,8 @@ class ListeningParent(Parent):
 class PrintingParent(Parent):
     """A parent that has one prompt and ends when it has nothing more to do."""
 
+    @override
     def ask(self, prompt: str) -> None:
-        """Give it its one prompt."""
         assert self.process.stdin is not None
         self.process.stdin.write(prompt.encode())
         self.process.stdin.close()

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive_subagent_daemon import procfs
 from tests.claude.real_daemon import PATH, RealDaemon, claude_environment, setting_for, tool_call
 from tests.support.daemon_harness import REPOSITORY
-from tests.support.processes import eventually
+from tests.support.processes import environment_of, eventually
 from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.offline_model import OfflineModel
 
 PLUGIN = "hive-subagent"
@@ -31,6 +32,7 @@ FIRST_START = {
     "bypassPermissionsModeAccepted": True,
 }
 FIRST_SETTINGS = {"skipDangerousModePermissionPrompt": True}
+COMMAND_MODULE = b"hive_subagent_daemon.command_main"
 COMMAND = """#!/bin/sh
 echo "turn=$HIVE_SUBAGENT_TURN $*" >>{log}
 PYTHONPATH={repository} exec {python} -P -m hive_subagent_daemon.command_main "$@"
@@ -100,6 +102,19 @@ class PluggedDaemon(RealDaemon):
         self.claude_says("plugin", "install", f"{plugin}@hive-subagent")
         return self
 
+    def take_plugins_from(self, home: Path) -> None:
+        """Have what another HOME has installed: installing it each time would take longer than most tests."""
+        shutil.copytree(home / ".claude", self.home / ".claude", dirs_exist_ok=True)
+        for listing in (self.home / ".claude" / "plugins").glob("*.json"):
+            listing.write_text(listing.read_text().replace(str(home), str(self.home)))
+
+    def run_subagents_by(self, program: Path) -> None:
+        """Boot with a stand-in for claude in the subagents, and room for many of them."""
+        limits = {**self.setting.limits, "max_running": 200}
+        top = {**self.setting.top, "claude": program}
+        self.setting = dataclasses.replace(self.setting, top=top, limits=limits)
+        self.boot()
+
     def claude_says(self, *words: str) -> str:
         """Run a command of claude that needs no model, and return what it prints."""
         ran = subprocess.run(
@@ -115,14 +130,27 @@ class PluggedDaemon(RealDaemon):
         assert ran.returncode == 0, f"claude {shlex.join(words)}: {ran.stdout}{ran.stderr}"
         return ran.stdout
 
-    def waiting_hooks(self) -> int:
-        """Return how many commands of Stop hooks wait for a notice."""
-        lines = [procfs.command_line(pid) for pid in self.at_home()]
-        return sum(b"hive_subagent_daemon.command_main" in line and b"notices" in line for line in lines)
+    def waiting_hooks(self) -> list[int]:
+        """Return the commands of hooks that run: those that wait, and the quick ones, which are soon gone."""
+        return [pid for pid in self.at_home() if COMMAND_MODULE in procfs.command_line(pid)]
 
     def hooks_wait(self, number: int = 1) -> None:
-        """Wait until so many hooks wait for a notice."""
-        eventually(lambda: self.waiting_hooks() == number, within=30, what=f"{number} hooks waiting")
+        """Wait until so many hooks wait for a notice, and the daemon has heard of all of them."""
+
+        def wait() -> bool:
+            waiting = self.waiting_hooks()
+            return len(waiting) == number and all(map(_has_connection, waiting))
+
+        eventually(wait, within=30, what=f"{number} hooks waiting")
+        self.ok("status")  # is answered after what they have asked
+
+    def of_parents(self) -> list[int]:
+        """Return all processes of parents: they themselves, their hooks, what else they have started."""
+        return [pid for pid in self.at_home() if "HIVE_SUBAGENT_TURN" not in environment_of(pid)]
+
+    def no_hook_waits(self, *, within: float = 10.0) -> None:
+        """Wait until no hook runs any more."""
+        eventually(lambda: not self.waiting_hooks(), within=within, what="the end of all hooks")
 
     def commands(self) -> list[str]:
         """Return how the command was called so far, each call with the turn that it was called in."""
@@ -139,3 +167,12 @@ class PluggedDaemon(RealDaemon):
         words = {"log": self.commands_log, "repository": REPOSITORY, "python": sys.executable}
         command.write_text(COMMAND.format(**{key: shlex.quote(str(word)) for key, word in words.items()}))
         command.chmod(0o755)
+
+
+def _has_connection(pid: int) -> bool:
+    """Tell whether a command has a socket beside the three that it talks to claude by."""
+    try:
+        opened = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return sum("socket:" in one for one in opened) > len(("stdin", "stdout", "stderr"))

@@ -24,7 +24,7 @@ STORY = " ".join(
 def play(daemon: PluggedDaemon, parent: Conversation) -> None:
     """Let the subagents of the story end one after the other, and see the parent woken each time."""
     for number, (held, name) in enumerate((("one", "one"), ("two", "two"), ("again", "one")), start=1):
-        daemon.hooks_wait()
+        parent.waits()
         daemon.model.release(held)
         assert f"{name}: " in parent.woken(number)
     eventually(lambda: not daemon.open_loose_ends(), within=TURN_SECONDS, what="the parent closing all")
@@ -52,6 +52,6 @@ def test_a_parent_in_a_terminal_begins_a_turn_at_each_end_of_a_subagents_turn(pl
     with TerminalParent(plugged, prompt=STORY) as parent:
         play(plugged, parent)
         parent.shows("all is closed")
-        parent.type("/exit")
+        parent.write("/exit")
         parent.ends()
     assert plugged.at_home() == []
