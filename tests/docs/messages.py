@@ -5,8 +5,8 @@ there although nobody says it any more. What a sentence is made of at run time s
 document as well.
 
 Every text of at least four words counts, wherever it stands, unless it is known not to be shown in trouble:
-docstrings, lines of the log, helps, descriptions of tools and keys. So a new refusal cannot be forgotten,
-by whatever way it reaches its reader.
+docstrings, lines of the log below a warning, helps, descriptions of tools and keys. So a new refusal cannot
+be forgotten, by whatever way it reaches its reader.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ DESCRIBING_NAMES = frozenset(
 )
 """What a value or an argument may be: in docs/configuration.md and docs/tools.md."""
 LOGGERS = frozenset({"log", "_log", "logger"})
+QUIET_LEVELS = frozenset({"debug", "info", "log"})
 
+_PERCENT = re.compile(r"%[0-9.]*[a-z]")
 _WORD = re.compile(r"[A-Za-z']{2,}")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 
@@ -76,7 +78,7 @@ def sentences(node: ast.AST) -> Iterator[tuple[int, str]]:
     if is_describing(node):
         return
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        text = template(node)
+        text = _PERCENT.sub(GAP, template(node))
         if len(_WORD.findall(text.replace(GAP, " "))) >= FEWEST_WORDS and " " in text.strip():
             yield node.lineno, text
         return
@@ -96,8 +98,8 @@ def is_describing(node: ast.AST) -> bool:
     match node:
         case ast.Expr(value=ast.Constant()):
             return True  # a docstring
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name in LOGGERS:
-            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=level)) if name in LOGGERS:
+            return level in QUIET_LEVELS
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             return name in DESCRIBING_CALLS
         case ast.keyword(arg=name):

@@ -47,19 +47,22 @@ def test_a_new_sentence_is_found_wherever_it_stands(source: str) -> None:
 
 def test_what_differs_is_a_gap() -> None:
     assert found("f'the {moon} is {n} miles too far away'") == ["the … is … miles too far away"]
+    assert found("_log.warning('the %s is %04d miles too far away', moon, n)") == [
+        "the … is … miles too far away"
+    ]
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "'The moon is too far away.'",
-        "_log.warning('the moon is too far away')",
+        "_log.info('the moon is too far away')",
         "parser.add_argument('--moon', help='how far the moon may be')",
         "command(help='how far the moon may be')",
         "x = 'much too short'",
     ],
 )
-def test_docstrings_logs_helps_and_fragments_are_no_messages(source: str) -> None:
+def test_docstrings_quiet_logs_helps_and_fragments_are_no_messages(source: str) -> None:
     assert found(source) == []
 
 
