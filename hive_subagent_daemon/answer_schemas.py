@@ -187,6 +187,13 @@ _SUBAGENT = _object(
         "memory_bytes": _or_null("integer", "Running: memory in use."),
         "memory_limit_bytes": _or_null("integer", "Running: memory limit."),
         "mcp_problems": _strings("Running: MCP servers that it lacks, and why."),
+        "cost_usd": _or_null(
+            "number", "Running: cost so far, where claude has told; it does after a result."
+        ),
+        "rounds": _or_null("integer", "Running: rounds so far, where claude has told."),
+        "timeout_seconds": _or_null("number", "Running: how long it may take."),
+        "max_budget_usd": _or_null("number", "Running: what it may cost."),
+        "max_turns": _or_null("integer", "Running: rounds that it may take."),
         "last_turn": _object_or_null({**OUTCOME, "description": "Not running: how its last turn ended."}),
     },
 )
@@ -199,6 +206,15 @@ STATUS_ANSWER = _object(
         "claude_version": _or_null("string", "Version of the claude program."),
         "undelivered": _is("integer", "Loose ends that a configured sink has not taken yet."),
         "warnings": _strings("What is wrong with the daemon itself."),
+    }
+)
+
+WAIT_ANSWER = _object(
+    {
+        "ended": _strings("Those that do not run any more: leave them out of the next call."),
+        "timed_out": _is("boolean", "true: the time was over before one of them ended."),
+        "subagents": _is("array", "All of them as in status, those that have ended first.", items=_SUBAGENT),
+        "more": _is("integer", "Further ones, not shown."),
     }
 )
 

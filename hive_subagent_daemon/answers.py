@@ -107,6 +107,16 @@ def status_shown(answer: Answer) -> str:
     return "\n".join(lines)
 
 
+def waited(answer: Answer) -> str:
+    """Tell which of the subagents have ended, and what the others do."""
+    lines = [_subagent_line(subagent) for subagent in answer["subagents"]]
+    if not lines:
+        return "Nothing runs: there is nothing to wait for."
+    first = f"Ended: {', '.join(answer['ended'])}." if answer["ended"] else "None has ended yet."
+    more = [f"… and {answer['more']} more."] if answer["more"] else []
+    return "\n".join([first, *lines, *more])
+
+
 def _subagent_line(subagent: Answer) -> str:
     if subagent["state"] == "running":
         return f"{subagent['name']}: {_running(subagent)}"

@@ -126,6 +126,10 @@ async def _serve(
     endpoint = _endpoint(parts, rule)
     tell_systemd = partial(_tell_systemd, parts, notifier)
 
+    async def close_streams() -> None:
+        parts.subagents.waits.close()
+        await endpoint.close_streams()
+
     def started() -> None:
         _tell_addresses(listeners)
         parts.registry.on_change = tell_systemd
@@ -142,7 +146,7 @@ async def _serve(
             rule=rule,
             started=started,
             stop=stop,
-            close_streams=endpoint.close_streams,
+            close_streams=close_streams,
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)

@@ -161,6 +161,10 @@ class Registry:
             await self._note_outlived(turn)
             self._tell_strayed(turn)
             turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
+            if turn.is_overdue():
+                turn.timed_out = True
+                _log.warning("turn %s has taken all its time", turn.record.turn, extra=_fields(turn))
+                self._start_soon(turn.time_out, f"time-out of {turn.record.turn}")
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
                 self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")

@@ -25,6 +25,7 @@ from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn
 from hive_subagent_daemon.undoing import Undoing
+from hive_subagent_daemon.values import NO_BOUNDS, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,10 @@ UNDO_AGAIN_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """What a parent asked for; `model` None is as before, empty claude's default; `before` is remembered."""
+    """What a parent asked for; `model` None is as before, empty claude's default; `before` is remembered.
+
+    Where nothing is said in `bounds`, the configured ones hold.
+    """
 
     name: str
     prompt: str = field(repr=False)
@@ -48,6 +52,7 @@ class TurnRequest:
     model: str | None
     dir: str | None
     before: SubagentRecord | None
+    bounds: Bounds = NO_BOUNDS
 
     @property
     def resumes(self) -> bool:
@@ -171,6 +176,7 @@ class Spawner:
             scope=self._launcher.scope_of(turn),
             mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
             archived=() if request.resumes else self._to_archive(request.name, directory),
+            bounds=request.bounds.or_else(config.limits.bounds),
         )
         if len(request.prompt.encode()) > config.limits.max_prompt_bytes:
             most = config.limits.max_prompt_bytes
@@ -299,6 +305,7 @@ class Spawner:
             model=record.model,
             prompt_file=record.prompt_copy,
             mcp_config=files.mcp_config if plan.mcp_config is not None else None,
+            bounds=record.bounds,
         )
         return ChildSpec(
             argv=argv,

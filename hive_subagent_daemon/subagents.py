@@ -15,6 +15,7 @@ from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turn_warnings import mcp_problems
 from hive_subagent_daemon.values import Cause, State
+from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_values import Limits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.registry import Registry
     from hive_subagent_daemon.turns import Turn
+    from hive_subagent_daemon.values import Bounds
     from hive_subagent_daemon.views import Json
 
 INTERRUPT_SECONDS: Final = 4.0
@@ -50,6 +52,7 @@ class Subagents:
         self._launcher = launcher
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
+        self.waits = Waits()
 
     def set_limits(self, limits: Limits) -> None:
         """Use other limits from now on; what runs is not touched."""
@@ -66,11 +69,12 @@ class Subagents:
         model: str | None,
         trigger: str | None,
         dir: str | None,
+        bounds: Bounds,
     ) -> Json:
         """Start a fresh subagent; see the contract of the tool."""
         prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
         before = self._registry.known.get(name)
-        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before))
+        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before, bounds))
 
     async def continue_turn(
         self,
@@ -79,10 +83,11 @@ class Subagents:
         prompt: str,
         model: str | None,
         dir: str | None,
+        bounds: Bounds,
     ) -> Json:
         """Give a subagent a new turn; see the contract of the tool."""
         before = self._registry.known.get(name)
-        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before))
+        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, bounds))
         if before is not None and before.last_turn.verdict.kind.cut_off:
             answer["previous_turn"] = views.outcome_json(before.last_turn)
         return answer
@@ -159,6 +164,33 @@ class Subagents:
             "warnings": self._warnings(shown),
         }
 
+    async def wait(self, *, names: list[str] | None, timeout_seconds: float) -> Json:
+        """Wait until one of these turns ends; see the contract of the tool."""
+        running = self._registry.running
+        chosen = sorted(running) if names is None else list(dict.fromkeys(names))
+        unknown = [name for name in chosen if name not in running and name not in self._registry.known]
+        if unknown:
+            message = (
+                f"no turn of {', '.join(map(repr, unknown))} is on record: wait for names that were started, "
+                "as status shows them."
+            )
+            raise RefusedError(message)
+        turns = [running[name] for name in chosen if name in running]
+        if turns and len(turns) == len(chosen):
+            await self.waits.first_end(turns, within_seconds=timeout_seconds)
+        ended = [name for name in chosen if name not in running or running[name] not in turns]
+        entries = (
+            self._status_of(name, text_characters=views.STATUS_TEXT_CHARACTERS)
+            for name in sorted(chosen, key=lambda name: name not in ended)
+        )
+        shown = views.fitting(entries, most=views.STATUS_ENTRIES)
+        return {
+            "ended": ended,
+            "timed_out": bool(chosen) and not ended,
+            "subagents": shown,
+            "more": len(chosen) - len(shown),
+        }
+
     def _recent(self) -> list[str]:
         """Return the names that do not run, the last ended first."""
         running = self._registry.running
@@ -203,6 +235,11 @@ class Subagents:
             "memory_bytes": turn.child.memory_bytes(),
             "memory_limit_bytes": turn.child.memory_limit_bytes(),
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
+            "cost_usd": seen.result.cost_usd if seen.result else None,
+            "rounds": seen.result.rounds if seen.result else None,
+            "timeout_seconds": record.bounds.timeout_seconds,
+            "max_budget_usd": record.bounds.max_budget_usd,
+            "max_turns": record.bounds.max_turns,
         }
 
     def _wall(self) -> str | None:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+# The highest bounds: beyond them a number is a mistake, and timers and claude's arguments take all below.
+MOST_SECONDS: Final = 365 * 24 * 3600
+MOST_USD: Final = 1_000_000
+MOST_ROUNDS: Final = 1_000_000
 
 
 class State(StrEnum):
@@ -95,8 +101,31 @@ class Oom:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What one turn may take, None where nothing bounds it: seconds from spawn to end, US dollars, rounds."""
+
+    timeout_seconds: float | None = None
+    max_budget_usd: float | None = None
+    max_turns: int | None = None
+
+    def or_else(self, others: Bounds) -> Bounds:
+        """Return these, and the others where nothing is said here."""
+        return Bounds(
+            others.timeout_seconds if self.timeout_seconds is None else self.timeout_seconds,
+            others.max_budget_usd if self.max_budget_usd is None else self.max_budget_usd,
+            others.max_turns if self.max_turns is None else self.max_turns,
+        )
+
+
+NO_BOUNDS: Final = Bounds()
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """What `judge` found about an ended turn; fields that do not apply are None."""
+    """What `judge` found about an ended turn; fields that do not apply are None.
+
+    `at_own_bound`: the turn had all the rounds or all the money that it was given.
+    """
 
     kind: OutcomeKind
     cause: Cause | None = None
@@ -109,6 +138,7 @@ class Verdict:
     limited_until: str | None = None
     cost_usd: float | None = None
     rounds: int | None = None
+    at_own_bound: bool = False
 
 
 @dataclass(frozen=True)

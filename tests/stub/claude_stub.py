@@ -32,6 +32,8 @@ VALUE_FLAGS = (
     "--append-system-prompt-file",
     "--model",
     "--mcp-config",
+    "--max-budget-usd",
+    "--max-turns",
 )
 BARE_FLAGS = (
     "--print",

@@ -88,6 +88,11 @@ RUNNING: dict[str, Any] = {
     "memory_bytes": 250 * 2**20,
     "memory_limit_bytes": None,
     "mcp_problems": [],
+    "cost_usd": None,
+    "rounds": None,
+    "timeout_seconds": 600.0,
+    "max_budget_usd": None,
+    "max_turns": None,
 }
 
 IDLE: dict[str, Any] = {
@@ -126,6 +131,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "continue": STARTED | {"previous_turn": KILLED},
     "interrupt": INTERRUPTED,
     "status": STATUS,
+    "wait": {"ended": ["writer"], "timed_out": False, "subagents": [IDLE, RUNNING], "more": 0},
     "get_loose_ends": {"loose_ends": [loose_end("a-1"), loose_end("a-2", KILLED)], "remaining": 1},
     "close_loose_ends": {"closed": ["a-1"], "unknown": []},
 }

@@ -21,6 +21,7 @@ from hive_subagent_daemon.registry import Registry
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage, open_state_dir
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.values import NO_BOUNDS
 from tests.unit import support_streams as streams
 from tests.unit.support_children import FakeLauncher
 
@@ -146,13 +147,13 @@ class Parts:
 
     async def start(self, name: str = "alpha", **arguments: object) -> Json:
         """Start a subagent."""
-        given: Json = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None, **arguments}
-        return await self.subagents.start(name=name, **given)
+        given: Json = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None}
+        return await self.subagents.start(name=name, **{"bounds": NO_BOUNDS, **given, **arguments})
 
     async def resume(self, name: str = "alpha", **arguments: object) -> Json:
         """Continue a subagent."""
         given: Json = {"prompt": "go on", "model": None, "dir": None, **arguments}
-        return await self.subagents.continue_turn(name=name, **given)
+        return await self.subagents.continue_turn(name=name, **{"bounds": NO_BOUNDS, **given})
 
     async def play(self, name: str = "alpha") -> str:
         """Start a subagent, let it succeed, and return the turn."""

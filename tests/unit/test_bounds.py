@@ -1,78 +1,97 @@
-"""Answers stay bounded whatever a turn reports, and a lack of resources is not taken for damage."""
+"""Bounds of a turn: given ones before configured ones, the time-out, and what they say in the end."""
 
 from __future__ import annotations
 
-import errno
-import json
-import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hive_subagent_daemon import client, records, turn_warnings, views
-from hive_subagent_daemon.events import parse
-from hive_subagent_daemon.output import TurnFiles
-from hive_subagent_daemon.skim import Seen, skim
-from hive_subagent_daemon.storage import Storage
-from tests.unit.support_records import TURN, loose_end
+from hive_subagent_daemon import turns
+from hive_subagent_daemon.config_values import Limits
+from hive_subagent_daemon.evidence import Evidence
+from hive_subagent_daemon.judge import judge
+from hive_subagent_daemon.skim import Seen
+from hive_subagent_daemon.values import NO_BOUNDS, Bounds, Cause, ErrorClass, Exited, SentSignal, Signalled
+from tests.unit.support_evidence import error, evidence
+from tests.unit.support_turns import Parts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-def test_a_lack_of_descriptors_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "loose-ends").mkdir()
-    kept = records.Records(Storage(tmp_path, ballast_bytes=0))
-    kept.store_loose_end(loose_end())
-    with monkeypatch.context() as patched:
-
-        def fail(path: Path, _most: int) -> bytes:
-            """Behave as an open without a free descriptor."""
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
-
-        patched.setattr(records, "read_regular", fail)
-        with pytest.raises(OSError, match="Too many open files"):
-            kept.read_loose_end(TURN)
-    assert kept.read_loose_end(TURN) == loose_end()
-    assert kept.unreadable == []
+CONFIGURED = Bounds(600.0, 2.5, 40)
 
 
-def test_thousands_of_servers_and_huge_names_stay_small() -> None:
-    servers = [{"name": "s" * 5000 + str(n), "status": "failed"} for n in range(3000)]
-    line = {"type": "system", "subtype": "init", "model": "m" * 100_000, "mcp_servers": servers}
-    told = skim(Seen(), json.dumps(line).encode() + b"\n", offset=0)
-    assert told.init is not None
-    assert len(told.init.model or "") == 200
-    problems = views.bounded(turn_warnings.mcp_problems(told, ("one",) * 3000))
-    assert len(json.dumps(problems)) < 6_000
-    assert problems[-1].endswith("more")
+@pytest.mark.parametrize(
+    ("given", "hold"),
+    [
+        (NO_BOUNDS, CONFIGURED),
+        (Bounds(timeout_seconds=5.0), Bounds(5.0, 2.5, 40)),
+        (Bounds(max_budget_usd=9.0, max_turns=1), Bounds(600.0, 9.0, 1)),
+    ],
+)
+async def test_given_bounds_go_before_configured_ones(tmp_path: Path, given: Bounds, hold: Bounds) -> None:
+    parts = Parts(tmp_path, limits=Limits(timeout_seconds=600.0, max_budget_usd=2.5, max_turns=40))
+    async with parts.running():
+        await parts.start("a", bounds=given)
+        assert parts.registry.running["a"].record.bounds == hold
+        now = await parts.status_of("a")
+        assert {key: now[key] for key in ("timeout_seconds", "max_budget_usd", "max_turns")} == {
+            "timeout_seconds": hold.timeout_seconds,
+            "max_budget_usd": hold.max_budget_usd,
+            "max_turns": hold.max_turns,
+        }
+        budget = f"--max-budget-usd={hold.max_budget_usd:f}"
+        assert {budget, f"--max-turns={hold.max_turns}"} <= set(parts.launcher.specs[-1].argv)
 
 
-def test_a_tool_of_a_huge_name_is_cut() -> None:
-    block = {"type": "tool_use", "id": "t", "name": "n" * 50_000}
-    event = parse(json.dumps({"type": "assistant", "message": {"content": [block]}}).encode())
-    assert getattr(event, "tools", None) == {"t": "n" * 200}
+async def test_a_turn_whose_time_is_over_is_interrupted_once(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    async with parts.running():
+        turn = (await parts.start("a", bounds=Bounds(timeout_seconds=0.1)))["turn"]
+        child = parts.launcher.children[-1]
+        end = await parts.ended(turn)
+        assert child.signals == [signal.SIGINT]
+        assert (end["outcome"], end["cause"], end["signal"]) == ("killed", "timeout", "SIGINT")
+        assert "timeout: it had 0.1 s" in end["error"]
 
 
-def test_what_was_written_last_is_still_known_after_the_files_were_completed(tmp_path: Path) -> None:
-    files = TurnFiles(tmp_path)
-    files.create(b"prompt")
-    for path in (files.stdout, files.stderr):
-        os.utime(path, (1_000_000_000, 1_000_000_000))
-    files.complete()
-    assert files.last_written().timestamp() == 1_000_000_000
+async def test_a_turn_that_ignores_its_time_out_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TIME_OUT_SECONDS", 0.05)
+    parts = Parts(tmp_path)
+    parts.launcher.stubborn = True
+    async with parts.running():
+        turn = (await parts.start("a", bounds=Bounds(timeout_seconds=0.1)))["turn"]
+        end = await parts.ended(turn)
+        assert (end["outcome"], end["cause"], end["signal"]) == ("killed", "timeout", "SIGKILL")
 
 
-def test_a_link_in_the_place_of_the_output_is_put_away(tmp_path: Path) -> None:
-    files = TurnFiles(tmp_path)
-    files.stdout.symlink_to("nowhere")
-    files.stderr.mkdir()
-    files.complete()
-    assert files.stdout.is_file()
-    assert files.stderr.is_file()
+def test_a_budget_of_its_own_is_told_from_an_empty_account() -> None:
+    bounds = Bounds(max_budget_usd=0.5)
+    ended = error("", subtype="error_max_budget_usd")
+    verdict = judge(evidence(Exited(1), ended, bounds=bounds))
+    assert (verdict.error_class, verdict.at_own_bound) == (ErrorClass.BUDGET, True)
+    assert verdict.error is not None
+    assert "reached its max_budget_usd of 0.5" in verdict.error
+    empty = judge(evidence(Exited(1), error("Credit balance is too low"), bounds=bounds))
+    assert (empty.error_class, empty.at_own_bound) == (ErrorClass.BUDGET, False)
+    assert "No credit" in (empty.error or "")
 
 
-def test_a_prompt_that_is_not_ascii_is_sent_as_it_is() -> None:
-    """Escaped, three million of these would be too long for the daemon."""
-    body = client._request_body("continue", {"name": "a", "prompt": "é" * 1000})  # noqa: SLF001  its size is it
-    assert len(body) < 3_000
+def test_rounds_that_are_used_up_are_told_with_their_number() -> None:
+    ended = error("", subtype="error_max_turns", terminal_reason="max_turns")
+    verdict = judge(evidence(Exited(1), ended, bounds=Bounds(max_turns=3)))
+    assert (verdict.error_class, verdict.at_own_bound) == (ErrorClass.TURNS, True)
+    assert "reached its max_turns of 3" in (verdict.error or "")
+
+
+def test_a_time_out_without_a_known_bound_is_told_all_the_same() -> None:
+    """As in the record of an older daemon."""
+    sent = (SentSignal(signal.SIGINT, Cause.TIMEOUT, 0),)
+    verdict = judge(Evidence(exit=Signalled(signal.SIGINT), seen=Seen(), stderr="", sent=sent))
+    assert (verdict.cause, verdict.error) == (
+        Cause.TIMEOUT,
+        "Killed mid-turn by SIGINT (timeout): its work may be incomplete.",
+    )
