@@ -67,6 +67,9 @@ _DIR = _or_null("string", "Working directory.")
 _SESSION = _or_null("string", "Id of claude's session.")
 _MODEL = _or_null("string", "Model, where it is known.")
 
+_PARENT = _or_null("string", "Subagent that started it; null: the agent itself.")
+_DEPTH = _or_null("integer", "1 where the agent itself started it, one more for each subagent in between.")
+
 _OOM = _object_or_null(
     _object(
         {
@@ -97,6 +100,8 @@ _HOW_IT_ENDED: Schema = {
     "cost_usd": _or_null("number", "Cost in US dollars, as claude reports it."),
     "rounds": _or_null("integer", "Model exchanges in the turn."),
     "duration_seconds": _or_null("number", "From spawn to end."),
+    "parent": _PARENT,
+    "depth": _DEPTH,
     "started_at": _or_null("string", "When the turn was spawned."),
     "ended_at": _or_null("string", "When the turn ended."),
 }
@@ -180,6 +185,8 @@ _SUBAGENT = _object(
         "turn": _or_null("string", "Id of the running or last turn."),
     },
     optional={
+        "parent": _PARENT,
+        "depth": _DEPTH,
         "running_seconds": _is("number", "Running: since when."),
         "age_seconds": _is("number", "Running: age of its last output. Seconds mean that it works."),
         "stalled": _is("boolean", "Running: silent for longer than is normal."),

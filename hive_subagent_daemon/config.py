@@ -175,6 +175,7 @@ def _config(values: Mapping[str, Any]) -> Config:
             timeout_seconds=values.get("limits.timeout_seconds"),
             max_budget_usd=values.get("limits.max_budget_usd"),
             max_turns=values.get("limits.max_turns"),
+            max_depth=values["limits.max_depth"],
         ),
         auth=Auth(values.get("auth.token_file"), values["auth.allow_uids"]),
         mcp_servers=values["mcp_servers"],

@@ -34,7 +34,7 @@ from hive_subagent_daemon.config_values import (
     Retention,
     ScopeChoice,
 )
-from hive_subagent_daemon.values import MOST_ROUNDS, MOST_SECONDS, MOST_USD
+from hive_subagent_daemon.values import MOST_DEPTH, MOST_ROUNDS, MOST_SECONDS, MOST_USD
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_checks import Kind
@@ -219,6 +219,12 @@ KEYS: tuple[Key, ...] = (
         None,
     ),
     Key(
+        "limits.max_depth",
+        "How deep turns may be nested: the agent's own are at 1, those that they start at 2.",
+        whole_number(1, MOST_DEPTH),
+        _LIMITS.max_depth,
+    ),
+    Key(
         "loose_ends.sinks",
         "Where loose ends are sent beside the inbox: URLs and programs.",
         sinks(),
@@ -241,5 +247,4 @@ KEYS: tuple[Key, ...] = (
 
 LATER_KEYS: tuple[LaterKey, ...] = (
     LaterKey("idle_exit_seconds", "Exit after this long without turns and calls."),
-    LaterKey("limits.max_depth", "How deep subagents may start subagents."),
 )

@@ -135,6 +135,7 @@ class Limits:
     timeout_seconds: float | None = None
     max_budget_usd: float | None = None
     max_turns: int | None = None
+    max_depth: int = 1
 
     @property
     def bounds(self) -> Bounds:
@@ -157,6 +158,10 @@ class McpServer:
     # Headers and environment of an entry can hold secrets: not in any repr.
     entry: Mapping[str, Any] = field(repr=False)
     available_to_subagents: bool
+
+
+# The entry of this name stands for this daemon.
+OWN_SERVER: Final = "subagent"
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,11 @@ class Config:
     mcp_servers: tuple[McpServer, ...]
     loose_ends: LooseEnds = LooseEnds()
     auth: Auth = Auth()
+
+    @property
+    def nests(self) -> bool:
+        """Whether subagents get the tools of this daemon themselves."""
+        return any(one.name == OWN_SERVER and one.available_to_subagents for one in self.mcp_servers)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from hive_subagent_daemon import clock, names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import GONE_PREFIX
-from hive_subagent_daemon.values import NO_BOUNDS, Bounds, LooseEnd, Outcome
+from hive_subagent_daemon.values import NO_BOUNDS, OF_THE_AGENT, Bounds, LooseEnd, Outcome, Parentage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,7 @@ class TurnRecord:
     memory_limit_bytes: int | None = None
     oom_outlived: int = 0
     bounds: Bounds = NO_BOUNDS
+    parentage: Parentage = OF_THE_AGENT
 
 
 @dataclass(frozen=True)

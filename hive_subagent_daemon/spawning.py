@@ -25,7 +25,7 @@ from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn
 from hive_subagent_daemon.undoing import Undoing
-from hive_subagent_daemon.values import NO_BOUNDS, Bounds
+from hive_subagent_daemon.values import NO_BOUNDS, OF_THE_AGENT, Bounds, Parentage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,7 @@ class TurnRequest:
     dir: str | None
     before: SubagentRecord | None
     bounds: Bounds = NO_BOUNDS
+    parentage: Parentage = OF_THE_AGENT
 
     @property
     def resumes(self) -> bool:
@@ -177,6 +178,7 @@ class Spawner:
             mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
             archived=() if request.resumes else self._to_archive(request.name, directory),
             bounds=request.bounds.or_else(config.limits.bounds),
+            parentage=request.parentage,
         )
         if len(request.prompt.encode()) > config.limits.max_prompt_bytes:
             most = config.limits.max_prompt_bytes

@@ -11,20 +11,23 @@ import anyio
 from hive_subagent_daemon import claude_command, clock, views, walls
 from hive_subagent_daemon.couriers import Couriers
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.names import any_name
 from hive_subagent_daemon.spawning import Spawner, TurnRequest
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turn_warnings import mcp_problems
-from hive_subagent_daemon.values import Cause, State
+from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
 from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.launcher import Launcher
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.registry import Registry
     from hive_subagent_daemon.turns import Turn
-    from hive_subagent_daemon.values import Bounds
+    from hive_subagent_daemon.values import Bounds, Parentage
     from hive_subagent_daemon.views import Json
 
 INTERRUPT_SECONDS: Final = 4.0
@@ -70,11 +73,14 @@ class Subagents:
         trigger: str | None,
         dir: str | None,
         bounds: Bounds,
+        parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Start a fresh subagent; see the contract of the tool."""
         prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
         before = self._registry.known.get(name)
-        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before, bounds))
+        return await self._spawn(
+            TurnRequest(name, prompt, prompt_file, model, dir, before, bounds, parentage)
+        )
 
     async def continue_turn(
         self,
@@ -84,10 +90,11 @@ class Subagents:
         model: str | None,
         dir: str | None,
         bounds: Bounds,
+        parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Give a subagent a new turn; see the contract of the tool."""
         before = self._registry.known.get(name)
-        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, bounds))
+        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, bounds, parentage))
         if before is not None and before.last_turn.verdict.kind.cut_off:
             answer["previous_turn"] = views.outcome_json(before.last_turn)
         return answer
@@ -132,7 +139,7 @@ class Subagents:
 
     async def _force(self, turn: Turn) -> Json:
         try:
-            leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+            leftovers = await self._registry.force(turn)
         except OSError as error:
             message = f"claude was killed; what it had started may still run ({error.strerror}): try again."
             raise RefusedError(message) from error
@@ -145,13 +152,13 @@ class Subagents:
 
     # Telling
 
-    async def status(self, name: str | None) -> Json:
+    async def status(self, name: str | None, *, among: Callable[[str], bool] = any_name) -> Json:
         """Show one subagent or all; see the contract of the tool."""
         if name is not None:
             shown = [self._status_of(name, text_characters=views.NOTICE_TEXT_CHARACTERS)]
             more = 0
         else:
-            ordered = [*sorted(self._registry.running), *self._recent()]
+            ordered = [*filter(among, self._registry.tree()), *filter(among, self._recent())]
             entries = (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in ordered)
             shown = views.fitting(entries, most=views.STATUS_ENTRIES)
             more = len(ordered) - len(shown)
@@ -203,7 +210,7 @@ class Subagents:
             return self._status_of_running(turn)
         record = self._registry.known.get(name)
         if record is None:
-            unknown = dict.fromkeys(("dir", "session_id", "model", "turn", "last_turn"))
+            unknown = dict.fromkeys(("dir", "session_id", "model", "turn", "parent", "depth", "last_turn"))
             return {"name": name, "state": State.UNKNOWN.value, **unknown}
         outcome = record.last_turn
         return {
@@ -213,6 +220,8 @@ class Subagents:
             "session_id": record.session_id,
             "model": outcome.model or record.model,
             "turn": outcome.turn,
+            "parent": outcome.parentage.name,
+            "depth": outcome.parentage.depth,
             "last_turn": views.outcome_json(outcome, text_characters=text_characters),
         }
 
@@ -228,6 +237,8 @@ class Subagents:
             "session_id": turn.session_id,
             "model": (seen.init.model if seen.init else None) or record.model,
             "turn": record.turn,
+            "parent": record.parentage.name,
+            "depth": record.parentage.depth,
             "running_seconds": round(now - turn.started, 1),
             "age_seconds": round(age, 1),
             "stalled": age > self._registry.limits.stall_after_seconds,
@@ -265,9 +276,16 @@ class Subagents:
 
     # Loose ends
 
-    async def get_loose_ends(self, *, name: str | None, ids: list[str] | None, limit: int) -> Json:
+    async def get_loose_ends(
+        self,
+        *,
+        name: str | None,
+        ids: list[str] | None,
+        limit: int,
+        among: Callable[[str], bool] = any_name,
+    ) -> Json:
         """Read open loose ends, oldest first; see the contract of the tool."""
-        chosen = self._inbox.select(name=name, ids=ids)
+        chosen = self._inbox.select(name=name, ids=ids, among=among)
         most = len(chosen) if ids is not None else limit
         characters = views.WHOLE_TEXT_CHARACTERS if ids is not None else views.NOTICE_TEXT_CHARACTERS
         try:

@@ -166,8 +166,11 @@ class Turn:
             return
         await self.kill(Cause.TIMEOUT)
 
-    async def conclude(self, exit_: Exit, *, ended_at: datetime) -> Outcome:
-        """Empty the turn, read the rest of its output, and judge; may be repeated after an error."""
+    async def conclude(self, exit_: Exit, *, ended_at: datetime, nested: tuple[str, ...] = ()) -> Outcome:
+        """Empty the turn, read the rest of its output, and judge; may be repeated after an error.
+
+        `nested` are the subagents of its own that run on.
+        """
         leftovers = await self.child.empty()
         killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
         by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)
@@ -188,6 +191,7 @@ class Turn:
             looked_in=self.looked_in,
             unreadable=self.output.trouble,
             bounds=self.record.bounds,
+            nested=nested,
         )
         evidence = with_counters(evidence, counters, limit_bytes=self.memory_limit_bytes)
         return outcome_of(
@@ -216,6 +220,7 @@ def outcome_of(
         duration_seconds=round(max(duration_seconds, 0.0), 3),
         text_length=_text_length(verdict.text, seen),
         verdict=_bounded(verdict),
+        parentage=record.parentage,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 MOST_SECONDS: Final = 365 * 24 * 3600
 MOST_USD: Final = 1_000_000
 MOST_ROUNDS: Final = 1_000_000
+MOST_DEPTH: Final = 10
 
 
 class State(StrEnum):
@@ -121,6 +122,18 @@ NO_BOUNDS: Final = Bounds()
 
 
 @dataclass(frozen=True)
+class Parentage:
+    """Who started a turn: by default the agent itself, whose depth is 0, else a turn of a subagent."""
+
+    name: str | None = None
+    turn: str | None = None
+    depth: int = 1
+
+
+OF_THE_AGENT: Final = Parentage()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What `judge` found about an ended turn; fields that do not apply are None.
 
@@ -158,6 +171,7 @@ class Outcome:
     duration_seconds: float
     text_length: int
     verdict: Verdict = field(repr=False)
+    parentage: Parentage = OF_THE_AGENT
 
     @property
     def state(self) -> State:

@@ -23,6 +23,8 @@ OUTCOME: dict[str, Any] = {
     "cost_usd": 0.4321,
     "rounds": 7,
     "duration_seconds": 83.4,
+    "parent": None,
+    "depth": 1,
     "started_at": "2026-01-01T12:00:00Z",
     "ended_at": "2026-01-01T12:01:23Z",
 }
@@ -73,6 +75,8 @@ RUNNING: dict[str, Any] = {
     "dir": "/srv/project",
     "session_id": "0f0e0d0c-0b0a-0908-0706-050403020100",
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": "20260101t120000-1",
     "running_seconds": 125.2,
     "age_seconds": 3.1,
@@ -101,6 +105,8 @@ IDLE: dict[str, Any] = {
     "dir": "/srv/project",
     "session_id": None,
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": "20260101t110000-1",
     "last_turn": OUTCOME,
 }
@@ -111,6 +117,8 @@ UNKNOWN: dict[str, Any] = {
     "dir": None,
     "session_id": None,
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": None,
     "last_turn": None,
 }

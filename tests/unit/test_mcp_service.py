@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -53,7 +54,7 @@ async def call_directly(
     """Call one tool without a client, which a cancellation or many examples would only slow down."""
     entry = server_over(subagents).get_request_handler("tools/call")
     assert entry is not None
-    context: Any = None
+    context: Any = SimpleNamespace(request=None)
     result = await entry.handler(context, types.CallToolRequestParams(name=tool, arguments=arguments))
     assert isinstance(result, types.CallToolResult)
     return result
