@@ -20,6 +20,7 @@ from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.tally import Tally
 from hive_subagent_daemon.turns import loose_end_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Parts:
     recovery: Recovery
     children: Children
     couriers: Couriers
+    tally: Tally
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -96,9 +98,20 @@ def assemble(
         known=known,
         looked_in=planner.looked_in,
     )
+    tally = _tally_of(inbox, subagents, couriers)
     return Parts(
-        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers, tally
     )
+
+
+def _tally_of(inbox: Inbox, subagents: Subagents, couriers: Couriers) -> Tally:
+    """Let everything that is to be counted be told to one tally."""
+    tally = Tally(courier.label for courier in couriers.all)
+    inbox.on_end = tally.ended
+    subagents.on_spawn = tally.spawned
+    for courier in couriers.all:
+        courier.on_answer = tally.answered
+    return tally
 
 
 def _carrier(

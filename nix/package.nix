@@ -21,6 +21,7 @@ pkgs.buildPythonApplication {
     fileset = lib.fileset.unions [
       ../LICENSE
       ../README.md
+      ../docs
       ../hive_subagent_daemon
       ../pyproject.toml
       ../tests
@@ -33,7 +34,9 @@ pkgs.buildPythonApplication {
     pkgs.anyio
     pkgs.h11
     pkgs.jeepney
+    pkgs.jinja2
     pkgs.mcp
+    pkgs.prometheus-client
     pkgs.pydantic
     pkgs.sdnotify
     pkgs.starlette
@@ -49,6 +52,9 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
+    # Imported only when they are asked for:
+    "hive_subagent_daemon.metric_families"
+    "hive_subagent_daemon.page_rendering"
   ];
 
   passthru = { inherit python; };
