@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return QUIET
     match hook.get("hook_event_name"):
         case "Stop":
-            return _wait(address, session)
+            return wait(address, session)
         case "UserPromptSubmit":
             return _tell(address, f"session={session}&show=open")
         case "SessionStart":
@@ -86,7 +86,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return QUIET
 
 
-def _wait(address: Address, session: str) -> int:
+def wait(address: Address, session: str) -> int:
     """Wait for the next notice; when a daemon that was there stays away, say so in the journal."""
     query = f"session={session}&show=next&waiter={new_waiter()}"
     ancestors = Ancestors()
