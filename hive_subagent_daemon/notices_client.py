@@ -32,6 +32,7 @@ RETRY_SECONDS: Final = (0.2, 0.4, 0.8, 1.6, 3.0, 5.0)
 KEEP_ALIVE_SECONDS: Final = 3600
 OK: Final = 200
 FULL: Final = 503
+JSON_HEADER: Final = b"content-type: application/json"
 
 
 class Address(NamedTuple):
@@ -187,7 +188,7 @@ def _read(came: bytes) -> Told:
     words = head.split(None, 2)
     if not separator or len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
         return Unreachable(connected=True)
-    if int(words[1]) != OK:
+    if int(words[1]) != OK or JSON_HEADER not in head.lower():
         return Refused(int(words[1]))
     try:
         told = json.loads(body)

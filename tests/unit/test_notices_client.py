@@ -152,6 +152,7 @@ def test_a_unix_socket_is_asked_the_same(tmp_path: Path) -> None:
         (HEAD + b'{"reason": "noti', Unreachable(connected=True, heard=True)),
         (HEAD + b"[" * 5000, Unreachable(connected=True, heard=True)),
         (HEAD + b"[]", Refused(200)),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>", Refused(200)),
         (b"HTTP/1.1 403 \r\n\r\nRefused: no.\n", Refused(403)),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", Refused(404)),
     ],
