@@ -10,8 +10,11 @@ import json
 import os
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
+
+from hive_subagent_daemon.regular_files import read_regular
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.ancestors import Ancestors
@@ -32,6 +35,7 @@ RETRY_SECONDS: Final = (0.2, 0.4, 0.8, 1.6, 3.0, 5.0)
 KEEP_ALIVE_SECONDS: Final = 3600
 OK: Final = 200
 FULL: Final = 503
+TOKEN_CHARACTERS: Final = 4100
 JSON_HEADER: Final = b"content-type: application/json"
 
 
@@ -42,6 +46,7 @@ class Address(NamedTuple):
     host: str = ""
     port: int = 0
     socket_path: str = ""
+    token_file: str = ""
 
     def connected(self) -> socket.socket:
         """Return an open connection; raises OSError."""
@@ -156,7 +161,21 @@ def _request(address: Address, query: str) -> bytes:
     host = "localhost" if address.socket_path else address.host
     name = f"[{host}]" if ":" in host else host
     port = f":{address.port}" if address.port else ""
-    return f"GET {address.path}?{query} HTTP/1.0\r\nHost: {name}{port}\r\n\r\n".encode("ascii")
+    lines = [f"GET {address.path}?{query} HTTP/1.0", f"Host: {name}{port}"]
+    if token := _token(address.token_file):
+        lines.append(f"Authorization: Bearer {token}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def _token(path: str) -> str:
+    """Return the token in a file, read anew for each request; nothing where it cannot be one."""
+    if not path:
+        return ""
+    try:
+        token = read_regular(Path(path).expanduser(), TOKEN_CHARACTERS).decode("ascii").rstrip("\r\n")
+    except (OSError, ValueError, RuntimeError):
+        return ""
+    return token if token.isprintable() and " " not in token else ""
 
 
 def _answer(connection: socket.socket, ancestors: Ancestors, seconds: float | None) -> Told:
