@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from hive_subagent_daemon.regular_files import read_regular
+from hive_subagent_daemon.token_files import TokenError, read_token
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.ancestors import Ancestors
@@ -35,7 +35,6 @@ RETRY_SECONDS: Final = (0.2, 0.4, 0.8, 1.6, 3.0, 5.0)
 KEEP_ALIVE_SECONDS: Final = 3600
 OK: Final = 200
 FULL: Final = 503
-TOKEN_CHARACTERS: Final = 4100
 JSON_HEADER: Final = b"content-type: application/json"
 
 
@@ -172,10 +171,9 @@ def _token(path: str) -> str:
     if not path:
         return ""
     try:
-        token = read_regular(Path(path).expanduser(), TOKEN_CHARACTERS).decode("ascii").rstrip("\r\n")
-    except (OSError, ValueError, RuntimeError):
+        return read_token(Path(path).expanduser(), named_by="--token-file").decode("ascii")
+    except (TokenError, RuntimeError):  # the latter: a home that nobody knows
         return ""
-    return token if token.isprintable() and " " not in token else ""
 
 
 def _answer(connection: socket.socket, ancestors: Ancestors, seconds: float | None) -> Told:
