@@ -12,6 +12,7 @@ from hive_subagent_daemon.command_sink import CommandCarrier
 from hive_subagent_daemon.couriers import Courier, Couriers
 from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
+from hive_subagent_daemon.notice_claims import Claims
 from hive_subagent_daemon.planning import Planner
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
@@ -51,6 +52,7 @@ class Parts:
     recovery: Recovery
     children: Children
     couriers: Couriers
+    claims: Claims
     tally: Tally
 
 
@@ -75,6 +77,7 @@ def assemble(
     records = Records(storage)
     sinks = config.loose_ends.sinks
     inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
+    claims = Claims(storage, partial(inbox.select, name=None, ids=None))
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
     _forget_other_sinks(inbox)
@@ -100,7 +103,18 @@ def assemble(
     )
     tally = _tally_of(inbox, subagents, couriers)
     return Parts(
-        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers, tally
+        records,
+        storage,
+        inbox,
+        launcher,
+        spawner,
+        registry,
+        subagents,
+        recovery,
+        children,
+        couriers,
+        claims,
+        tally,
     )
 
 

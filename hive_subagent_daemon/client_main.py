@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive_subagent_daemon import __version__, bridge_main
+from hive_subagent_daemon import __version__, bridge_main, notices_main
 from hive_subagent_daemon.client import (
     EXAMPLE_URL,
     TOKEN_FILE_VARIABLE,
@@ -45,6 +45,8 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    if notices_main.is_meant(words):
+        return notices_main.main(words)
     if words[:1] == ["mcp"]:
         return bridge_main.main(words[1:])
     arguments = _parser().parse_args(words)

@@ -23,6 +23,7 @@ from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
 from hive_subagent_daemon.metrics import Metrics
 from hive_subagent_daemon.nesting import NestedSubagents
+from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
 from hive_subagent_daemon.page import Page
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
@@ -131,15 +132,21 @@ async def _serve(
     stop = anyio.Event()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
+    notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
+
+    def changed() -> None:
+        tell_systemd()
+        notices.changed()
 
     async def close_streams() -> None:
         parts.subagents.waits.close()
+        notices.close_streams()
         await endpoint.close_streams()
 
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = tell_systemd
+        parts.registry.on_change = changed
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
@@ -148,7 +155,7 @@ async def _serve(
     read_again = partial(_read_again, token, reload)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
         await serve(
-            Paths({MCP_PATH: endpoint, **_shown_paths(config, parts)}),
+            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
             listeners.sockets,
             rule=rule,
             started=started,

@@ -87,6 +87,11 @@ class Registry:
                 self._forced &= {turn.record.turn for turn in self.running.values()}
             self.on_change()  # a refusal can have told of trouble
 
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs, or is being spawned by a call."""
+        return bool(self.running or self._claimed)
+
     def _check_free(self, name: str) -> None:
         if self._stopping:
             message = "the daemon is stopping: try again when it is back."

@@ -97,6 +97,7 @@ async def _keep_house(config: Config, parts: Parts) -> None:
         try:
             purged = await in_thread(partial(parts.inbox.purge, closed_days=config.retention.closed_days))
             forgotten = await parts.registry.forget_idle(days=config.retention.idle_days)
+            await in_thread(partial(parts.claims.tidy, idle_days=config.retention.idle_days))
             await in_thread(parts.storage.restore_ballast)
             if purged or forgotten:
                 _log.info("removed %d closed loose ends and %d idle names", purged, forgotten)

@@ -153,8 +153,9 @@ def assembled(parts: Parts, *sinks: CommandSink) -> Assembled:
 
 async def start(made: Assembled, name: str) -> None:
     """Start a subagent."""
-    given = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None}
-    await made.subagents.start(name=name, bounds=NO_BOUNDS, **given)
+    await made.subagents.start(
+        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, bounds=NO_BOUNDS
+    )
 
 
 async def test_a_daemon_counts_what_happens_in_it_and_tells_what_is_so_now(parts: Parts) -> None:
