@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.nix.installed_agents import FOLDERS, InstalledAgent, install, render, units_of
+from tests.nix.installed_agents import FOLDERS, InstalledAgent, install, journal_of, render, units_of
 from tests.stub.steps import dump, held, success
 from tests.support.processes import eventually
 from tests.systemd.managers import CGROUPS, OTHER_USER, SYSTEM, USER, cgroup_of, run
@@ -135,6 +135,7 @@ def test_a_reload_takes_up_limits_and_leaves_turns_alone(agents: list[InstalledA
     render(coder)
     install(coder)
     SYSTEM.systemctl("reload", f"{coder.unit}.service")
+    eventually(lambda: "limits were read again" in journal_of(coder), what="the new limits")
     assert "max_running" in coder.refused("start", name="y", prompt_file=str(coder.work / "recipe.md"))
     assert coder.status_of("x")["turn"] == turn["turn"]
     coder.open_gate("go")
