@@ -13,7 +13,10 @@ let
   core = import ./core.nix;
   mcp = config.hyperhive.mcp;
   cfg = mcp.subagent;
-  servers = config.hyperhive.extraMcpServers;
+  # A key that another module declares is no slip of the user's, however near it is to one of ours.
+  servers = lib.mapAttrs (
+    _: server: removeAttrs server (lib.filter (key: core.meantKey key != null) (lib.attrNames leaves))
+  ) config.hyperhive.extraMcpServers;
 
   own = config.services.hive-subagent.agents.${cfg.agent};
   # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.

@@ -36,6 +36,7 @@ rec {
     ;
   inherit (mcp)
     clientEntry
+    meantKey
     optedIn
     parentConfig
     serverEntry

@@ -90,6 +90,9 @@ rec {
       key: value: value != null && !(clientKinds ? ${key} && (value == [ ] || value == { }))
     ) (removeAttrs entry (builtins.attrNames moduleKinds));
 
+  # The key that a misspelt one was probably meant to be, or null.
+  meantKey = meant (builtins.attrNames (moduleKinds // clientKinds));
+
   # The keys that do not go together with `url`, and with `command`.
   opposedKeys = {
     url = [
@@ -144,7 +147,7 @@ rec {
       keyFaults =
         key: value:
         let
-          known = meant (builtins.attrNames (moduleKinds // clientKinds)) key;
+          known = meantKey key;
         in
         if clientKinds ? ${key} then
           faultsOf clientKinds.${key} "${option}.${key}" value

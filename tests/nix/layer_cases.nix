@@ -859,4 +859,34 @@ in
         [ "docs" ]
         true
       ];
+
+  "keys that another module declares are no slips" =
+    let
+      config = agentWith [
+        (declaredWith {
+          url = textLeaf;
+          enabled = leaf lib.types.bool true;
+          icon = textLeaf;
+        })
+        {
+          hyperhive.extraMcpServers.docs = {
+            inherit url;
+            icon = "book";
+            availableToSubagents = true;
+          };
+        }
+      ];
+      inherit (subagentsServers config) docs;
+    in
+    case
+      [
+        (faults config)
+        docs.icon
+        (docs ? enabled)
+      ]
+      [
+        [ ]
+        "book"
+        false
+      ];
 }
