@@ -83,7 +83,8 @@ let
   judged = lib.filterAttrs (_: server: isKnownForm || server.availableToSubagents) servers;
 in
 {
-  imports = [ ./default.nix ];
+  # By the path that a host imports, so that a system with both has it once.
+  imports = [ ./. ];
 
   options.hyperhive = {
     mcp = {

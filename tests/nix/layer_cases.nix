@@ -889,4 +889,18 @@ in
         "book"
         false
       ];
+
+  "both modules in one system do everything once" =
+    let
+      config = agentWith [
+        ../../nixos-module
+        { users.users.alice.uid = lib.mkForce null; }
+      ];
+    in
+    case
+      [
+        (lib.length (faults config))
+        (lib.length config.environment.systemPackages)
+      ]
+      [ 1 1 ];
 }
