@@ -68,7 +68,7 @@ let
   # What is wrong with an entry, by the names of the options here; only what is well is handed on.
   faultsOf =
     name: server:
-    if name == "subagent" && (server.enable or true) && core.clientEntry server == { } then
+    if name == "subagent" && (server.enable or true) != false && core.clientEntry server == { } then
       [
         "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
       ]
@@ -166,7 +166,7 @@ in
           core.clientEntry server
           // {
             availableToSubagents = true;
-            enable = server.enable or true;
+            enable = (server.enable or true) != false;
           }
         ) opted;
       };

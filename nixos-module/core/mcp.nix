@@ -63,7 +63,8 @@ let
     command = [ "stdio" ];
   };
 
-  isOn = entry: entry.enable or true;
+  # Some module may leave it null.
+  isOn = entry: (entry.enable or true) != false;
 
   # A derivation, or whatever else Nix makes a string of.
   isLikeText = value: value ? outPath || value ? __toString;
@@ -106,7 +107,7 @@ rec {
   };
 
   # The entries that subagents get.
-  optedIn = filterAttrs (_: entry: isOn entry && (entry.availableToSubagents or false));
+  optedIn = filterAttrs (_: entry: isOn entry && (entry.availableToSubagents or false) == true);
 
   # An entry of `[mcp_servers]` in the daemon's configuration. claude drops a remote entry without `type`.
   serverEntry =

@@ -865,6 +865,7 @@ in
       config = agentWith [
         (declaredWith {
           url = textLeaf;
+          enable = leaf (lib.types.nullOr lib.types.bool) null;
           enabled = leaf lib.types.bool true;
           icon = textLeaf;
         })
