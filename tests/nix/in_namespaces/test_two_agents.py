@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tests.nix.in_namespaces.conftest import MakeAgent
 
 URL = "http://127.0.0.1:9000/mcp"
-SECRET = "a secret of root"
+SECRET = "a-secret-of-root-and-a-token"
 SUM_TASKS = 200
 
 
@@ -35,7 +36,8 @@ def agents(make_agent: MakeAgent, open_folder: Path) -> list[InstalledAgent]:
         mcpServers=servers,
         sliceConfig={"TasksMax": SUM_TASKS},
         secretEnvironment={"SECRET": str(secret)},
-        settings={"umask": "0027"},
+        credentials={"token": str(secret)},
+        settings={"umask": "0027", "auth": {"token_file": "$CREDENTIALS_DIRECTORY/token"}},
     )
     made = [coder, make_agent("re-viewer", OTHER_USER)]
     render(*made)
@@ -177,3 +179,18 @@ def test_a_user_s_own_units_listen_in_that_user_s_manager_alone(make_agent: Make
     assert cgroup_of(turn["pid"]).startswith(f"{slice_path(agent)}/")
     agent.open_gate("go")
     assert agent.loose_end("x")["outcome"] == "completed"
+
+
+def test_a_user_s_own_daemon_has_the_secrets_that_the_user_can_read(
+    make_agent: MakeAgent, open_folder: Path
+) -> None:
+    secret = open_folder / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    os.chown(secret, USER.uid, USER.uid)
+    agent = make_agent("own", USER, manager="user", secretEnvironment={"SECRET": str(secret)})
+    render(agent)
+    install(agent)
+    USER.manager.systemctl("start", f"{agent.unit}.socket")
+    agent.play("x", [dump("seen"), *success()])
+    assert agent.seen("seen")["environment"]["SECRET"] == SECRET
