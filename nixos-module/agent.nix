@@ -73,7 +73,10 @@ let
         "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
       ]
     else
-      core.mcpFaults "hyperhive.extraMcpServers" { ${name} = server; };
+      core.mcpFaults {
+        option = "hyperhive.extraMcpServers";
+        secretEnvironment = "services.hive-subagent.agents.${lib.strings.escapeNixIdentifier cfg.agent}.secretEnvironment";
+      } { ${name} = server; };
   opted = lib.filterAttrs (
     name: server: server.availableToSubagents && faultsOf name server == [ ]
   ) servers;
