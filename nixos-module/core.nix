@@ -53,7 +53,8 @@ rec {
     ;
   inherit (text) unitFiles;
 
-  # Everything that is wrong with MCP servers, by the option that they are in. A secret in one is told where the rest is well.
+  # Everything that is wrong with MCP servers, by the option that they are in. A secret in one is told where the rest
+  # is well.
   mcpFaults =
     places: servers:
     let

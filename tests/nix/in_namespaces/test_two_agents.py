@@ -98,6 +98,26 @@ def test_the_sum_slice_with_its_limit_contains_the_turn(agents: list[InstalledAg
     coder.open_gate("go")
 
 
+def test_two_agents_of_one_user_share_a_slice_and_its_sum(make_agent: MakeAgent) -> None:
+    limits = {"slice": "agents.slice"}
+    made = [
+        make_agent("one", USER, limits=limits, sliceConfig={"TasksMax": SUM_TASKS}),
+        make_agent("two", USER, limits=limits, sliceConfig={"CPUWeight": 50}),
+    ]
+    render(*made)
+    install(*made)
+    manager = USER.manager
+    for agent in made:
+        SYSTEM.systemctl("start", f"{agent.unit}.socket")
+        turn = agent.start("x", held("go")).content
+        assert cgroup_of(turn["pid"]).startswith(f"{manager.cgroup}/agents.slice/")
+    found = [manager.show("agents.slice", name) for name in ("TasksMax", "CPUWeight", "Description")]
+    assert found == [str(SUM_TASKS), "50", "Subagents of one and two"]
+    for agent in made:
+        agent.open_gate("go")
+        assert agent.loose_end("x")["outcome"] == "completed"
+
+
 def test_a_new_sum_is_in_force_for_running_turns_after_a_reload(agents: list[InstalledAgent]) -> None:
     coder = agents[0]
     [slice_name] = units_of(coder, "user", "slice")
