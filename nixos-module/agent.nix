@@ -19,10 +19,22 @@ let
   ) config.hyperhive.extraMcpServers;
 
   own = config.services.hive-subagent.agents.${cfg.agent};
-  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.
-  ownEntry = {
+  address = core.url own.listenAddress own.port;
+  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others. Some
+  # agents know only servers that they start: for them there is the bridge.
+  entryOverHttp = {
     type = "http";
-    url = core.url own.listenAddress own.port;
+    url = address;
+    allowedTools = [ "*" ];
+  };
+  entryOfBridge = {
+    type = "stdio";
+    command = lib.getExe' config.services.hive-subagent.package "hive-subagent";
+    args = [
+      "mcp"
+      "--url"
+      address
+    ];
     allowedTools = [ "*" ];
   };
 
@@ -55,10 +67,11 @@ let
   leaves = declaredElsewhere (options.hyperhive.extraMcpServers.type.getSubOptions [ ]);
   isOpen =
     (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
-  isAnything = isOpen || leaves == { };
-  fittingEntry = lib.filterAttrs (key: _: isAnything || leaves ? ${key}) ownEntry;
-  # Some agents know only servers that they start.
-  canHaveUrl = fittingEntry ? url;
+  canHave = key: isOpen || leaves == { } || leaves ? ${key};
+  ownEntry = lib.filterAttrs (key: _: canHave key) (
+    if canHave "url" then entryOverHttp else entryOfBridge
+  );
+  canHaveEntry = canHave "url" || (canHave "command" && canHave "args");
 
   # Other ports of `hyperhive.mcp`: they are on the same loopback address.
   otherPorts = lib.filterAttrs (
@@ -142,16 +155,16 @@ in
         inherit message;
       }) (lib.concatLists (lib.mapAttrsToList faultsOf judged))
     );
-    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveUrl) [
+    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveEntry) [
       (
-        "hyperhive.extraMcpServers: servers have no url here, so the daemon of this agent was not added to them. "
+        "hyperhive.extraMcpServers: servers have neither url nor command and args here, so the daemon of this agent was not added to them. "
         + "Start claude with --mcp-config /etc/hive-subagent/${cfg.agent}.mcp.json, and set "
         + "hyperhive.mcp.subagent.addMcpServer = false to silence this."
       )
     ];
 
-    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveUrl) {
-      subagent = lib.mapAttrs (_: lib.mkDefault) fittingEntry;
+    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveEntry) {
+      subagent = lib.mapAttrs (_: lib.mkDefault) ownEntry;
     };
 
     services.hive-subagent = lib.mkIf cfg.enable {
