@@ -32,12 +32,14 @@ pkgs.buildPythonApplication {
 
   dependencies = [
     pkgs.anyio
+    pkgs.click
     pkgs.h11
     pkgs.jeepney
     pkgs.jinja2
     pkgs.mcp
     pkgs.prometheus-client
     pkgs.pydantic
+    pkgs.rich
     pkgs.sdnotify
     pkgs.starlette
     pkgs.systemd-python
