@@ -88,7 +88,7 @@ async def run(
         )
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
-        parts.subagents.notices.extend(notices)
+        parts.subagents.notices.extend([*notices, *_useless_nesting(config)])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
             await _serve(config, parts, listeners, token=token, notifier=notifier, reload=reload)
     finally:
@@ -177,6 +177,17 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
         nested=partial(_nested, parts),
     )
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _useless_nesting(config: Config) -> list[str]:
+    if not config.nests or config.limits.max_depth > 1:
+        return []
+    notice = (
+        "subagents get the tools of this daemon (mcp_servers.subagent), and max_depth = 1 refuses each of "
+        "their starts: set limits.max_depth = 2, or take the tools away"
+    )
+    _log.warning("%s", notice)
+    return [notice]
 
 
 def _nested(parts: Parts, turn_id: str) -> NestedSubagents:
