@@ -13,13 +13,28 @@ let
   core = import ./core.nix;
   mcp = config.hyperhive.mcp;
   cfg = mcp.subagent;
-  servers = config.hyperhive.extraMcpServers;
+  # A key that another module declares is no slip of the user's, however near it is to one of ours.
+  servers = lib.mapAttrs (
+    _: server: removeAttrs server (lib.filter (key: core.meantKey key != null) (lib.attrNames leaves))
+  ) config.hyperhive.extraMcpServers;
 
   own = config.services.hive-subagent.agents.${cfg.agent};
-  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.
-  ownEntry = {
+  address = core.url own.listenAddress own.port;
+  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others. Some
+  # agents know only servers that they start: for them there is the bridge.
+  entryOverHttp = {
     type = "http";
-    url = core.url own.listenAddress own.port;
+    url = address;
+    allowedTools = [ "*" ];
+  };
+  entryOfBridge = {
+    type = "stdio";
+    command = lib.getExe' config.services.hive-subagent.package "hive-subagent";
+    args = [
+      "mcp"
+      "--url"
+      address
+    ];
     allowedTools = [ "*" ];
   };
 
@@ -52,10 +67,11 @@ let
   leaves = declaredElsewhere (options.hyperhive.extraMcpServers.type.getSubOptions [ ]);
   isOpen =
     (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
-  isAnything = isOpen || leaves == { };
-  fittingEntry = lib.filterAttrs (key: _: isAnything || leaves ? ${key}) ownEntry;
-  # Some agents know only servers that they start.
-  canHaveUrl = fittingEntry ? url;
+  canHave = key: isOpen || leaves == { } || leaves ? ${key};
+  ownEntry = lib.filterAttrs (key: _: canHave key) (
+    if canHave "url" then entryOverHttp else entryOfBridge
+  );
+  canHaveEntry = canHave "url" || (canHave "command" && canHave "args");
 
   # Other ports of `hyperhive.mcp`: they are on the same loopback address.
   otherPorts = lib.filterAttrs (
@@ -65,12 +81,15 @@ let
   # What is wrong with an entry, by the names of the options here; only what is well is handed on.
   faultsOf =
     name: server:
-    if name == "subagent" && (server.enable or true) && core.clientEntry server == { } then
+    if name == "subagent" && (server.enable or true) != false && core.clientEntry server == { } then
       [
         "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
       ]
     else
-      core.mcpFaults "hyperhive.extraMcpServers" { ${name} = server; };
+      core.mcpFaults {
+        option = "hyperhive.extraMcpServers";
+        secretEnvironment = "services.hive-subagent.agents.${lib.strings.escapeNixIdentifier cfg.agent}.secretEnvironment";
+      } { ${name} = server; };
   opted = lib.filterAttrs (
     name: server: server.availableToSubagents && faultsOf name server == [ ]
   ) servers;
@@ -80,7 +99,8 @@ let
   judged = lib.filterAttrs (_: server: isKnownForm || server.availableToSubagents) servers;
 in
 {
-  imports = [ ./default.nix ];
+  # By the path that a host imports, so that a system with both has it once.
+  imports = [ ./. ];
 
   options.hyperhive = {
     mcp = {
@@ -135,16 +155,16 @@ in
         inherit message;
       }) (lib.concatLists (lib.mapAttrsToList faultsOf judged))
     );
-    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveUrl) [
+    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveEntry) [
       (
-        "hyperhive.extraMcpServers: servers have no url here, so the daemon of this agent was not added to them. "
+        "hyperhive.extraMcpServers: servers have neither url nor command and args here, so the daemon of this agent was not added to them. "
         + "Start claude with --mcp-config /etc/hive-subagent/${cfg.agent}.mcp.json, and set "
         + "hyperhive.mcp.subagent.addMcpServer = false to silence this."
       )
     ];
 
-    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveUrl) {
-      subagent = lib.mapAttrs (_: lib.mkDefault) fittingEntry;
+    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveEntry) {
+      subagent = lib.mapAttrs (_: lib.mkDefault) ownEntry;
     };
 
     services.hive-subagent = lib.mkIf cfg.enable {
@@ -162,7 +182,7 @@ in
           core.clientEntry server
           // {
             availableToSubagents = true;
-            enable = server.enable or true;
+            enable = (server.enable or true) != false;
           }
         ) opted;
       };

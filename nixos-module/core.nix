@@ -36,6 +36,7 @@ rec {
     ;
   inherit (mcp)
     clientEntry
+    meantKey
     optedIn
     parentConfig
     serverEntry
@@ -52,13 +53,14 @@ rec {
     ;
   inherit (text) unitFiles;
 
-  # Everything that is wrong with MCP servers. A secret in one is told where the rest is well.
+  # Everything that is wrong with MCP servers, by the option that they are in. A secret in one is told where the rest
+  # is well.
   mcpFaults =
-    option: servers:
+    places: servers:
     let
-      faults = mcp.serverFaults option servers;
+      faults = mcp.serverFaults places.option servers;
     in
-    if faults != [ ] then faults else secrets.serverSecretFaults option servers;
+    if faults != [ ] then faults else secrets.serverSecretFaults places servers;
 
   # Everything that is wrong with one agent, given as the agent's evaluated options and its name.
   agentFaults =
@@ -97,7 +99,10 @@ rec {
     )
     ++ secrets.settingsFileFaults "${option}.settings" agent.settings
     ++ secrets.missingCredentialFaults "${option}.settings" agent
-    ++ mcpFaults "${option}.mcpServers" agent.mcpServers
+    ++ mcpFaults {
+      option = "${option}.mcpServers";
+      secretEnvironment = "${option}.secretEnvironment";
+    } agent.mcpServers
     ++ mcp.depthFaults option agent
     ++ settings.settingsFaults "${option}.settings" agent.settings
     ++ settings.rootFaults { inherit option agent uid; };

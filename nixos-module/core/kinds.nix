@@ -76,7 +76,11 @@ rec {
     kind "a whole number from ${toString lowest} to ${toString highest}" (
       value: builtins.isInt value && lowest <= value && value <= highest
     );
-  money = kind "an amount of at least 0" (value: isNumber value && value >= 0);
+  aboveZero =
+    unit: highest:
+    kind "a number of ${unit} above 0, up to ${toString highest}" (
+      value: isNumber value && value > 0 && value <= highest
+    );
   seconds = kind "a number of seconds from 0 to 31536000" (
     value: isNumber value && 0 <= value && value <= 31536000
   );

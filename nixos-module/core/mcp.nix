@@ -63,7 +63,8 @@ let
     command = [ "stdio" ];
   };
 
-  isOn = entry: entry.enable or true;
+  # Some module may leave it null.
+  isOn = entry: (entry.enable or true) != false;
 
   # A derivation, or whatever else Nix makes a string of.
   isLikeText = value: value ? outPath || value ? __toString;
@@ -90,6 +91,9 @@ rec {
       key: value: value != null && !(clientKinds ? ${key} && (value == [ ] || value == { }))
     ) (removeAttrs entry (builtins.attrNames moduleKinds));
 
+  # The key that a misspelt one was probably meant to be, or null.
+  meantKey = meant (builtins.attrNames (moduleKinds // clientKinds));
+
   # The keys that do not go together with `url`, and with `command`.
   opposedKeys = {
     url = [
@@ -103,7 +107,7 @@ rec {
   };
 
   # The entries that subagents get.
-  optedIn = filterAttrs (_: entry: isOn entry && (entry.availableToSubagents or false));
+  optedIn = filterAttrs (_: entry: isOn entry && (entry.availableToSubagents or false) == true);
 
   # An entry of `[mcp_servers]` in the daemon's configuration. claude drops a remote entry without `type`.
   serverEntry =
@@ -144,7 +148,7 @@ rec {
       keyFaults =
         key: value:
         let
-          known = meant (builtins.attrNames (moduleKinds // clientKinds)) key;
+          known = meantKey key;
         in
         if clientKinds ? ${key} then
           faultsOf clientKinds.${key} "${option}.${key}" value

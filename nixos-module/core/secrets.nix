@@ -162,9 +162,10 @@ in
   # Only what is opted in is written to the store here. claude replaces a variable in a value by its content, so a
   # value with one is no secret itself.
   serverSecretFaults =
-    option: servers:
+    { option, secretEnvironment }:
+    servers:
     let
-      advice = "Write \"\${NAME}\" instead, and give NAME by secretEnvironment.";
+      advice = "Write \"\${NAME}\" instead, and give subagents NAME by ${secretEnvironment}.";
       faults =
         place: pattern: values:
         concatMapToList (

@@ -10,11 +10,11 @@ let
     shown
     ;
   inherit (import ./kinds.nix)
+    aboveZero
     choice
     count
     environment
     faultsOf
-    money
     numberBetween
     numberFrom
     path
@@ -84,10 +84,10 @@ rec {
       exit_grace_seconds = seconds;
       stall_after_seconds = seconds;
       max_prompt_bytes = numberBetween 1 10000000;
-      timeout_seconds = seconds;
-      max_budget_usd = money;
-      max_turns = numberFrom 1;
-      max_depth = numberFrom 0;
+      timeout_seconds = aboveZero "seconds" 31536000;
+      max_budget_usd = aboveZero "US dollars" 1000000;
+      max_turns = numberBetween 1 1000000;
+      max_depth = numberBetween 1 10;
     };
     auth = {
       token_file = tokenFile;

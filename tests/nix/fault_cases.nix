@@ -294,6 +294,19 @@ b"
         0
         0
       ];
+  "a secret of an MCP server" =
+    one
+      {
+        mcpServers.docs = {
+          inherit url;
+          headers.Authorization = "Bearer sk-live";
+          availableToSubagents = true;
+        };
+      }
+      (
+        "agents.coder.mcpServers.docs.headers.Authorization: looks like a secret, and this value would stand in the Nix store, "
+        + "which every user can read. Write \"\${NAME}\" instead, and give subagents NAME by agents.coder.secretEnvironment."
+      );
   "ports of others among themselves are not ours to tell" = case (core.portFaults (
     map (name: user name "127.0.0.1" 9000 // { isOurs = false; }) [
       "a"

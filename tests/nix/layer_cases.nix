@@ -802,21 +802,49 @@ in
         [ "docs" ]
         [ ]
       ];
-  "servers that can have no url leave the daemon out, with a warning" =
+  "an agent that only knows servers that it starts gets the bridge" =
+    let
+      config = agentWith [
+        (declaredWith {
+          command = textLeaf;
+          args = toolsLeaf;
+        })
+        {
+          hyperhive.extraMcpServers.docs = {
+            command = "/bin/x";
+            availableToSubagents = true;
+          };
+        }
+      ];
+    in
+    case
+      [
+        config.hyperhive.extraMcpServers.subagent
+        config.warnings
+        (faults config)
+        (subagentsServers config).docs.command
+      ]
+      [
+        {
+          command = "/nix/store/hive-subagent-daemon/bin/hive-subagent";
+          args = [
+            "mcp"
+            "--url"
+            "http://127.0.0.1:20515/mcp"
+          ];
+          availableToSubagents = false;
+        }
+        [ ]
+        [ ]
+        "/bin/x"
+      ];
+  "servers that can have neither url nor arguments leave the daemon out, with a warning" =
     let
       config =
         extra:
         agentWith [
-          (declaredWith {
-            command = textLeaf;
-            args = toolsLeaf;
-          })
-          {
-            hyperhive.extraMcpServers.docs = {
-              command = "/bin/x";
-              availableToSubagents = true;
-            };
-          }
+          (declaredWith { command = textLeaf; })
+          { hyperhive.extraMcpServers.docs.command = "/bin/x"; }
           extra
         ];
     in
@@ -826,7 +854,6 @@ in
         (optionsIn (config { }).warnings)
         (lib.attrNames (config { }).systemd.sockets)
         (faults (config { }))
-        (subagentsServers (config { })).docs.command
         (config { hyperhive.mcp.subagent.addMcpServer = false; }).warnings
       ]
       [
@@ -834,7 +861,6 @@ in
         [ "hyperhive.extraMcpServers" ]
         [ "hive-subagent-coder" ]
         [ ]
-        "/bin/x"
         [ ]
       ];
   "servers of another form are left alone, and stay as strict as they are" =
@@ -859,4 +885,49 @@ in
         [ "docs" ]
         true
       ];
+
+  "keys that another module declares are no slips" =
+    let
+      config = agentWith [
+        (declaredWith {
+          url = textLeaf;
+          enable = leaf (lib.types.nullOr lib.types.bool) null;
+          enabled = leaf lib.types.bool true;
+          icon = textLeaf;
+        })
+        {
+          hyperhive.extraMcpServers.docs = {
+            inherit url;
+            icon = "book";
+            availableToSubagents = true;
+          };
+        }
+      ];
+      inherit (subagentsServers config) docs;
+    in
+    case
+      [
+        (faults config)
+        docs.icon
+        (docs ? enabled)
+      ]
+      [
+        [ ]
+        "book"
+        false
+      ];
+
+  "both modules in one system do everything once" =
+    let
+      config = agentWith [
+        ../../nixos-module
+        { users.users.alice.uid = lib.mkForce null; }
+      ];
+    in
+    case
+      [
+        (lib.length (faults config))
+        (lib.length config.environment.systemPackages)
+      ]
+      [ 1 1 ];
 }

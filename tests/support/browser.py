@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,19 +50,20 @@ def chromium() -> str | None:
     return shutil.which("chromium")
 
 
-@dataclass
 class Browser:
     """One tab."""
 
-    reading: int
-    writing: int
-    session: str = ""
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-    answers: dict[str, int] = field(default_factory=dict)
-    loads: int = 0
-    _number: int = 0
-    _read: bytes = b""
+    def __init__(self, *, reading: int, writing: int) -> None:
+        """Talk over the ends of its pipe; nothing was complained of, asked for or loaded yet."""
+        self.session = ""
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.answers: dict[str, int] = {}
+        self.loads = 0
+        self._reading = reading
+        self._writing = writing
+        self._number = 0
+        self._read = b""
 
     def open(self, url: str) -> None:
         """Go to an address; return when it is loaded."""
@@ -97,7 +97,7 @@ class Browser:
         message = {"id": self._number, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
-        os.write(self.writing, json.dumps(message).encode() + b"\0")
+        os.write(self._writing, json.dumps(message).encode() + b"\0")
         while (answer := self._next(time.monotonic() + LIMIT_SECONDS)).get("id") != self._number:
             pass
         assert "error" not in answer, answer
@@ -112,9 +112,9 @@ class Browser:
 
     def _next(self, deadline: float) -> Json:
         while b"\0" not in self._read:
-            ready, _, _ = select.select([self.reading], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([self._reading], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the browser says nothing more"
-            content = os.read(self.reading, 1 << 20)
+            content = os.read(self._reading, 1 << 20)
             assert content, "the browser is gone"
             self._read += content
         line, _, self._read = self._read.partition(b"\0")
@@ -157,7 +157,7 @@ def browsing(program: str, folder: Path) -> Iterator[Browser]:
     os.close(to_it)
     os.close(from_it)
     try:
-        yield _tab(Browser(to_us, from_us))
+        yield _tab(Browser(reading=to_us, writing=from_us))
     finally:
         with contextlib.suppress(BrokenPipeError):
             os.write(from_us, b'{"id": 0, "method": "Browser.close"}\0')

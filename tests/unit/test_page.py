@@ -83,7 +83,7 @@ def parts(tmp_path: Path) -> Parts:
 @pytest.fixture
 def shown_by(parts: Parts) -> Page:
     """Show these parts."""
-    return Page(parts.subagents, inbox=parts.inbox, store=parts.spawner.store, agent=f"alice {EVIL}")
+    return Page(parts.subagents, inbox=parts.inbox, store=parts.spawner.planner.store, agent=f"alice {EVIL}")
 
 
 async def look(shown_by: Page, query: str = "", *, status: int = 200) -> Markup:
@@ -173,7 +173,7 @@ async def test_a_conversation_that_is_not_there_is_said_with_where_it_would_be(
 
 @pytest.mark.parametrize("session", ["../../../etc/passwd", "x", "", "%2e%2e", "a" * 300])
 async def test_a_session_that_claude_made_up_leads_nowhere(parts: Parts, session: str) -> None:
-    assert parts.spawner.store.transcript(session, parts.work) is None
+    assert parts.spawner.planner.store.transcript(session, parts.work) is None
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "UPPER", EVIL, "x" * 5000, "..", "a\x00b", "\ud800"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from hive_subagent_daemon.config_schema import KEYS, Key
 from hive_subagent_daemon.daemon_main import main
 from tests.nix import samples
 from tests.nix.evaluation import HERE, core, evaluate, needs_nix
+from tests.nix.random_samples import random_agent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +86,14 @@ def test_no_agent_as_it_should_be_is_refused_by_the_daemon(tmp_path: Path) -> No
     file = tmp_path / "config.toml"
     file.write_text(tomli_w.dumps(judged["configuration"]))
     assert main(["--config", str(file), "--work-dir", "/", "--check"]) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_shape_of_values_is_too_strange_to_be_judged(seed: int) -> None:
+    choose = Random(seed)
+    agents = {str(number): random_agent(choose) for number in range(40)}
+    judged = evaluate(AGENTS, agents=agents)
+    assert sum(bool(each["faults"]) for each in judged.values()) > 20
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
