@@ -16,6 +16,7 @@ let
     "mcp-types"
     "opentelemetry-api"
     "pydantic"
+    "rich"
     "python-multipart"
     "sdnotify"
     "sse-starlette"
