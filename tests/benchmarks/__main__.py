@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import command, crowd, machine, running, starting
+from tests.benchmarks import command, crowd, hooks, machine, running, starting
 from tests.benchmarks.figures import Figure, measured
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ MEASURES = (
     running.measure_status,
     running.measure_chatty,
     crowd.measure,
+    hooks.measure,
 )
 
 
