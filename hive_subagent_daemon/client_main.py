@@ -15,12 +15,21 @@ from hive_subagent_daemon import notices_main
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if notices_main.is_meant(words):
         return notices_main.main(words)
+    try:
+        return _run(words)
+    except KeyboardInterrupt:  # while something is imported
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
     if words[:1] == ["mcp"]:
         bridged: int = import_module("hive_subagent_daemon.bridge_main").main(words[1:])
         return bridged
