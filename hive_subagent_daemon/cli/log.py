@@ -132,7 +132,7 @@ class _Conversation:
 
 
 def _of_turn(records: Iterable[Record], since: datetime | None) -> list[Record]:
-    """Return the records of a turn by their times, and only keep those; without times, from the last prompt."""
+    """Return the records of a turn by their times, keeping no others; without times, from the last prompt."""
     kept: list[Record] = []
     timed = since is None
     for record in records:
