@@ -140,8 +140,6 @@ def _of_turn(records: Iterable[Record], since: datetime | None) -> list[Record]:
         timed |= moment is not None
         if since is None or moment is None or moment >= since:
             kept.append(record)
-        else:
-            kept.clear()
     if timed:
         return kept
     prompts = [index for index, record in enumerate(kept) if is_prompt(record)]
