@@ -17,6 +17,10 @@ from hive_subagent_daemon.names import is_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    _TextType = click.ParamType[str]
+else:
+    _TextType = click.ParamType  # no generic class before 8.5
+
 PROGRAM: Final = "hive-subagent"
 COMPLETION_SECONDS: Final = 1.0
 ADDRESS_OPTIONS: Final = tuple(address_options())
@@ -61,7 +65,7 @@ def _with_hint(error: click.NoSuchOption, command: click.Command, words: Sequenc
     return click.UsageError(message, error.ctx)
 
 
-class SubagentName(click.ParamType[str]):
+class SubagentName(_TextType):
     """The name of a subagent; the daemon says what is wrong with one, the shell is told which there are."""
 
     name = "name"
@@ -87,7 +91,7 @@ class SubagentName(click.ParamType[str]):
         ]
 
 
-class LooseEndId(click.ParamType[str]):
+class LooseEndId(_TextType):
     """The id of a loose end; the shell is told which are open."""
 
     name = "id"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hive_subagent_daemon.cli.commands import DaemonCommand
-from hive_subagent_daemon.cli.printing import coloured, one_line, put, shows_colour
+from hive_subagent_daemon.cli.printing import coloured, one_line, put, shows_colour, wrapped
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.cli.checks import Check
@@ -47,6 +47,11 @@ def doctor(endpoint: Endpoint, *, config_file: Path | None) -> None:
 
 
 def _line(check: Check, *, colour: bool) -> str:
-    verdict = coloured(f"{check.verdict.value:<5}", _TONES[check.verdict.value], colour=colour)
-    line = f"{verdict} {check.what:<14} {one_line(check.found)}"
-    return f"{line}\n{'':<20} fix: {one_line(check.fix)}" if check.fix else line
+    # Wrapped before it is coloured: escapes have no width.
+    head = f"{check.verdict.value:<5} {check.what:<14} "
+    found = wrapped(head + one_line(check.found), indent=len(head)).removeprefix(check.verdict.value)
+    verdict = coloured(check.verdict.value, _TONES[check.verdict.value], colour=colour)
+    if not check.fix:
+        return verdict + found
+    fix = wrapped(f"{'':{len(head)}}fix: {one_line(check.fix)}", indent=len(head) + 5)
+    return f"{verdict}{found}\n{fix}"

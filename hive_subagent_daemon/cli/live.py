@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ def redraw(endpoint: Endpoint, arguments: Mapping[str, Any]) -> None:
     terminal = Console(markup=False, emoji=False, highlight=False, no_color=not colour)
     seen = looks(endpoint, arguments)
     look = next(seen)  # a daemon that is not there is an error before the screen is taken
+    # Whoever is ended in another way than by Ctrl-C gives the screen back too.
+    signal.signal(signal.SIGTERM, _leave)
     try:
         # One write for each look: rich's own refreshing would draw the same four times a second.
         with Live(console=terminal, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
@@ -41,6 +44,10 @@ def redraw(endpoint: Endpoint, arguments: Mapping[str, Any]) -> None:
                 look = next(seen)
     finally:
         show(rows_of(look.answer, now=clock.now()), remarks_of(look.answer), colour=colour)
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def picture(look: Look, address: str, *, columns: int, lines: int) -> RenderableType:

@@ -21,6 +21,8 @@ from hive_subagent_daemon.client import BusyError, UnreachableError, call_tool
 from hive_subagent_daemon.errors import RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hive_subagent_daemon.cli.tables import Json
     from hive_subagent_daemon.cli.transcript import Record
     from hive_subagent_daemon.client import Endpoint
@@ -71,10 +73,11 @@ def log(endpoint: Endpoint, *, name: str, follow: bool, everything: bool, full: 
     if subagent["session_id"] is None or subagent["dir"] is None:
         message = f"no session of {name!r} is known: `hive-subagent status` shows which subagents there are."
         raise RefusedError(message)
-    directory = Path(subagent["dir"])
-    place = SessionPlace(
-        Path(answer["claude_config_dir"]), directory=directory, session_id=subagent["session_id"]
-    )
+    if "claude_config_dir" not in answer:
+        message = "the daemon is older than this command and does not tell where sessions are: restart it."
+        raise RefusedError(message)
+    directory, session_id = Path(subagent["dir"]), subagent["session_id"]
+    place = SessionPlace(Path(answer["claude_config_dir"]), directory=directory, session_id=session_id)
     shown = Shown(full, shows_colour(sys.stdout))
     since = None if everything else _begun(subagent)
     conversation = _Conversation(place, since, shown)
@@ -105,7 +108,8 @@ class _Conversation:
             if path is None:
                 return False
             reader = LineReader(path)
-        records = [record for line in reader.lines(last=last) if (record := records_in(line)) is not None]
+        lines = reader.lines(last=last)
+        records: Iterable[Record] = filter(None, map(records_in, lines))
         if self.reader is None:
             records = _of_turn(records, self._since)
         self.reader = reader
@@ -127,12 +131,19 @@ class _Conversation:
         return not known
 
 
-def _of_turn(records: list[Record], since: datetime | None) -> list[Record]:
-    """Return the records of a turn by their times; without times, those from the last prompt on."""
-    if since is None or any(moment_of(record) for record in records):
-        return records
-    prompts = [index for index, record in enumerate(records) if is_prompt(record)]
-    return records[prompts[-1] :] if prompts else records
+def _of_turn(records: Iterable[Record], since: datetime | None) -> list[Record]:
+    """Return the records of a turn by their times, keeping no others; without times, from the last prompt."""
+    kept: list[Record] = []
+    timed = since is None
+    for record in records:
+        moment = moment_of(record)
+        timed |= moment is not None
+        if since is None or moment is None or moment >= since:
+            kept.append(record)
+    if timed:
+        return kept
+    prompts = [index for index, record in enumerate(kept) if is_prompt(record)]
+    return kept[prompts[-1] :] if prompts else kept
 
 
 def _begun(subagent: Json) -> datetime:

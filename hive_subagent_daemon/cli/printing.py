@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
@@ -23,6 +25,16 @@ _CODES: Final = {"": "", "bold": "1", "dim": "2", "red": "31", "green": "32", "y
 def safe(text: str) -> str:
     """Return a text with its control characters written out, line ends and tabs left as they are."""
     return text.translate(_CONTROL)
+
+
+def wrapped(text: str, *, indent: int = 0) -> str:
+    """Return a line broken between words, all but the first indented; whole where nobody looks at stdout."""
+    if not is_terminal(sys.stdout):
+        return text
+    width = max(20, shutil.get_terminal_size().columns)
+    return "\n".join(
+        textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False) or [""]
+    )
 
 
 def one_line(text: str) -> str:

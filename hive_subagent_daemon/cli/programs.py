@@ -1,4 +1,7 @@
-"""`mcp` and `notices`: commands for programs, which as a rule are dispatched before this is imported."""
+"""`mcp` and `notices`, the commands for programs, as people find them: in the help and by completion.
+
+Both are dispatched before this is imported, `mcp` unless options stand before it.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,6 @@ def notices(endpoint: Endpoint) -> None:
     the parent; at UserPromptSubmit and SessionStart it prints what there is to tell. Everything else, errors
     included, is silence and the exit code 0.
     """
-    del endpoint  # it looks for its daemon itself, in the same options
+    del endpoint  # it finds its daemon itself, by the same options
     code: int = import_module("hive_subagent_daemon.notices_main").main(sys.argv[1:])
     raise click.exceptions.Exit(code)

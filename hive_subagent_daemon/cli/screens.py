@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from hive_subagent_daemon.cli.printing import coloured, put
+from hive_subagent_daemon.cli.printing import coloured, put, wrapped
 from hive_subagent_daemon.cli.tables import GAP, HEADINGS, Remark, ToneRow, layout
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def cut(text: str, width: int) -> str:
 
 
 def show(rows: Sequence[ToneRow], remarks: Sequence[Remark], *, colour: bool) -> None:
-    """Print the table and what is to be said below it; long remarks are left to the terminal to wrap."""
+    """Print the table and what is to be said below it."""
     width = shutil.get_terminal_size().columns
     lines = [line for each in table_lines(rows, width) for line in each]
     printed = ["".join(coloured(piece.text, piece.tone, colour=colour) for piece in line) for line in lines]
-    below = [coloured(remark.text, remark.tone, colour=colour) for remark in remarks]
+    below = [coloured(wrapped(remark.text), remark.tone, colour=colour) for remark in remarks]
     put("\n".join([*printed, *([""] if printed and below else []), *below]))

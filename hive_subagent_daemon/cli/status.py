@@ -10,8 +10,8 @@ import click
 
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.cli.commands import DaemonCommand, SubagentName, given
-from hive_subagent_daemon.cli.printing import can_redraw, coloured, put, put_json, shows_colour
-from hive_subagent_daemon.cli.tables import details_of, plain_lines, remarks_of, rows_of
+from hive_subagent_daemon.cli.printing import can_redraw, coloured, put, put_json, shows_colour, wrapped
+from hive_subagent_daemon.cli.tables import details_of, plain_lines, remarks_of, rows_of, without_stalls
 from hive_subagent_daemon.client import call_tool
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def _show_one(answer: Json) -> None:
     lines: list[str] = []
     for subagent in answer["subagents"]:
         lines += details_of(subagent, now=clock.now(), colour=colour)
-    remarks = remarks_of(answer)
-    lines += ["", *(coloured(each.text, each.tone, colour=colour) for each in remarks)] if remarks else []
+    remarks = remarks_of({**answer, "warnings": without_stalls(answer["warnings"])})
+    below = [coloured(wrapped(each.text), each.tone, colour=colour) for each in remarks]
+    lines += ["", *below] if below else []
     put("\n".join(lines))

@@ -12,7 +12,7 @@ from hive_subagent_daemon.answers import how_it_ended
 from hive_subagent_daemon.cli.printing import coloured, one_line, safe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
     Json = Mapping[str, Any]
 
@@ -20,6 +20,7 @@ HEADINGS: Final = ("NAME", "STATE", "AGE", "TURN", "MEMORY", "COST", "DOING")
 FIXED: Final = range(1, 6)
 """The columns between the name and what it is doing; none of them is ever cut."""
 GAP: Final = 2
+_STALL: Final = re.compile(r"([a-z0-9-]{1,63}) has been silent for ")
 _COUNTED: Final = re.compile(r"and \d+ more")
 _DROPPED_FIRST: Final = (5, 4, 3)  # cost, memory, turn time: the first to go where it is narrow
 _NAME_WIDTH, _DOING_WIDTH = 20, 16
@@ -89,14 +90,21 @@ def remarks_of(answer: Json) -> list[Remark]:
 
 
 def _news(answer: Json) -> list[str]:
-    """Return the warnings without those of stalled turns, which the table marks already."""
-    silent = tuple(f"{one['name']} has been silent for " for one in answer["subagents"] if one.get("stalled"))
-    if not silent:
-        return list(answer["warnings"])
-    warnings = [warning for warning in answer["warnings"] if not warning.startswith(silent)]
-    if warnings and len(warnings) < len(answer["warnings"]) and _COUNTED.fullmatch(warnings[-1]):
-        warnings.pop()  # the daemon names the stalled last, so what it only counts is of the same kind
-    return warnings
+    """Return the warnings without those of stalled turns that the table marks."""
+    stalled = {one["name"] for one in answer["subagents"] if one.get("stalled")}
+    return without_stalls(answer["warnings"], of=stalled) if stalled else list(answer["warnings"])
+
+
+def without_stalls(warnings: Sequence[str], *, of: Set[str] | None = None) -> list[str]:
+    """Return the warnings without those of stalled turns, of all or of some subagents."""
+    kept = [
+        warning
+        for warning in warnings
+        if (found := _STALL.match(warning)) is None or (of is not None and found[1] not in of)
+    ]
+    if kept and len(kept) < len(warnings) and _COUNTED.fullmatch(kept[-1]):
+        kept.pop()  # the daemon names the stalled last, so what it only counts is of the same kind
+    return kept
 
 
 def plain_lines(rows: Sequence[ToneRow]) -> list[str]:

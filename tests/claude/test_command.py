@@ -72,7 +72,7 @@ def test_claude_tells_whether_it_is_logged_in_without_asking_the_model(
 ) -> None:
 
     def told(**more: str) -> str:
-        words = [claude_program, "auth", "status", "--json"]
+        words = [str(claude_program), "auth", "status", "--json"]
         environment = {"PATH": PATH, **claude_environment(tmp_path, model), **more}
         return subprocess.run(
             words, env=environment, capture_output=True, text=True, timeout=60, check=False

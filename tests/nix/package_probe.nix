@@ -22,6 +22,7 @@ let
     "pytest"
     "pytest-subprocess"
     "pytest-timeout"
+    "rich"
     "python-multipart"
     "rich"
     "sdnotify"

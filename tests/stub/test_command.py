@@ -129,6 +129,17 @@ def test_a_live_table_follows_and_outlives_the_daemon_and_ctrl_c_ends_it_quietly
         assert "Aborted" not in left
 
 
+def test_a_live_table_that_is_ended_from_outside_gives_the_screen_back(
+    daemon: Daemon, screen: Terminal
+) -> None:
+    daemon.start("busy", endless())
+    screen.run(["timeout", "2", "hive-subagent", "status", "--watch"])
+    screen.shows(r"running .*\n\nNAME")
+    assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "1 0\n"
+    assert "busy" in screen.shows(r"^code 124$")
+    assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "0 1\n"
+
+
 def test_a_live_table_of_fifty_keeps_to_its_screen(daemon: Daemon, screen: Terminal) -> None:
     for number in range(40):
         daemon.start(f"busy-{number}", [init(), tool_use("Bash"), forever()])

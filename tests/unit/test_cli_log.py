@@ -137,6 +137,14 @@ def test_a_name_without_a_session_is_refused(
     assert "no session of 'nobody' is known" in capsys.readouterr().err
 
 
+def test_an_older_daemon_that_does_not_tell_the_place_is_explained(
+    subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subagents.answers["status"] = STATUS | {"subagents": [RUNNING]}
+    assert main(["log", "reviewer"]) == 1
+    assert "older than this command" in capsys.readouterr().err
+
+
 def story(subagents: FakeSubagents, tmp_path: Path, *steps: Callable[[], object]) -> None:
     """Let one thing happen at each look at a running subagent, which then has ended."""
     rest = list(steps)

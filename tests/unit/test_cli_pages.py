@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,11 @@ def test_what_is_shipped_is_what_the_code_makes(place: Path) -> None:
 
 def test_nothing_else_is_shipped() -> None:
     assert {path.relative_to(SHARE) for path in SHARE.rglob("*") if path.is_file()} == pages().keys()
+
+
+def test_a_wheel_takes_them_along() -> None:
+    project = tomllib.loads((SHARE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"] == {"share": "share"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -138,6 +138,25 @@ def test_an_id_that_nobody_knows_is_code_1(
     assert "no loose end has the id b." in printed.err
 
 
+def test_a_loose_end_that_is_named_is_shown_whole_and_one_that_is_not_there_is_code_1(
+    subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = loose_end("a") | {"text": "x" * 9000, "text_length": 9000}
+    subagents.answers["get_loose_ends"] = {"loose_ends": [long], "remaining": 0}
+    assert main(["loose-ends", "a"]) == 0
+    assert "x" * 9000 in capsys.readouterr().out
+    assert main(["loose-ends", "a", "b"]) == 1
+    assert "no loose end has the id b." in capsys.readouterr().err
+    assert subagents.calls[-1] == ("get_loose_ends", {"name": None, "ids": ["a", "b"], "limit": 10})
+
+
+def test_a_name_that_begins_with_a_dash_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["interrupt", "-pq"]) == 2
+    assert "If '-pq' is the name of a subagent, write it after --" in capsys.readouterr().err
+    assert main(["status", "--Nope"]) == 2
+    assert "name of a subagent" not in capsys.readouterr().err
+
+
 def test_no_daemon_is_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["status", "--socket", str(tmp_path / "none.sock")]) == 3
     assert "No daemon at the socket" in capsys.readouterr().err
@@ -150,7 +169,8 @@ def test_the_address_may_stand_before_or_after_the_command_and_beats_the_environ
     monkeypatch.setenv("HIVE_SUBAGENT_URL", "nonsense")
     assert main(["--url", url, "status"]) == 0
     assert main(["status", "--url", url]) == 0
-    assert len(subagents.calls) == 2
+    assert main(["--socket", "/nonexistent", "status", "--url", url]) == 0
+    assert len(subagents.calls) == 3
 
 
 def test_a_bad_address_in_the_environment_is_bad_usage_and_named(
