@@ -28,7 +28,8 @@ ORDINARY = (
     "… keeps a manager after logging out",
     # notices for a parent
     "- and … more: get_loose_ends shows them.",
-    "hive-subagent: … of your subagents ended.",
+    "a subagent's turn has ended",
+    "… turns of subagents have ended",
     "Use the tools of the MCP server `subagent`",
     "notice of an ended turn is",
     "notices of ended turns are",

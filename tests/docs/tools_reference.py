@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Schema = dict[str, Any]
-SHARED = (("Outcome", answer_schemas.OUTCOME), ("Loose end", answer_schemas.LOOSE_END))
+SUBAGENT = answer_schemas.STATUS_ANSWER["properties"]["subagents"]["items"]
+SHARED = (
+    ("Subagent", {"description": "What is known of a subagent.", **SUBAGENT}),
+    ("Outcome", answer_schemas.OUTCOME),
+    ("Loose end", answer_schemas.LOOSE_END),
+)
 """Objects that several answers hold, with a section of their own."""
 BOUNDS = {
     "minLength": "at least {} character",

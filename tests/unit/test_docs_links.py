@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.links import anchors, broken_links, leads_somewhere, links, markdown_files
+from tests.style.texts import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,12 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_all_documents_are_looked_at() -> None:
     assert {"README.md", "systemd.md", "troubleshooting.md"} <= {path.name for path in markdown_files()}
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = REPOSITORY / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in links(index.read_text(encoding="utf-8"))}
+    assert {page for page in index.parent.glob("*.md") if page != index} <= listed
 
 
 def test_headings_are_anchors_as_github_writes_them() -> None:
