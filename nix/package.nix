@@ -19,9 +19,12 @@ pkgs.buildPythonApplication {
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
+      ../.claude-plugin
       ../LICENSE
       ../README.md
       ../hive_subagent_daemon
+      ../plugin
+      ../plugin-stdio
       ../pyproject.toml
       ../tests
     ];
