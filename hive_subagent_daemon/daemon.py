@@ -27,7 +27,8 @@ from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.tokens import BearerToken, TokenError
+from hive_subagent_daemon.token_files import TokenError
+from hive_subagent_daemon.tokens import BearerToken
 from hive_subagent_daemon.upkeep import upkeep
 from hive_subagent_daemon.web import serve
 

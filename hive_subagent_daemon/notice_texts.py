@@ -32,6 +32,12 @@ _TAG: Final = re.compile(r"<(?=\s*/?\s*(?:system|task|command|local-command|user
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS: Final = frozenset("\u00ad\u200c\u200d")
 
+_AFTER: Final = (
+    "Use the tools of the MCP server `subagent` (named mcp__subagent__NAME, or with a plugin's prefix): "
+    "get_loose_ends(ids=[...]) reads more, continue(name, prompt) follows up, close_loose_ends(ids=[...]) "
+    "closes what is dealt with. Each is told here once and stays open until it is closed."
+)
+
 
 def notices_text(loose_ends: Sequence[Json], *, more: int) -> str:
     """Return the one text that tells of these ended turns and of `more` others, bounded."""
@@ -41,20 +47,15 @@ def notices_text(loose_ends: Sequence[Json], *, more: int) -> str:
 
 def _composed(loose_ends: Sequence[Json], more: int, detailed: int) -> str:
     """Return the text with so many turns in detail, some by their title, and the rest as a number."""
+    count = len(loose_ends) + more
     told = loose_ends[:detailed]
     listed = [f"- {_line(one['title'])} (id {one['id']})" for one in loose_ends[detailed:LISTED]]
-    untold = len(loose_ends) + more - len(told) - len(listed)
+    untold = count - len(told) - len(listed)
     if untold:
         listed.append(f"- and {untold} more: get_loose_ends shows them.")
-    head = f"hive-subagent: {_turns(len(loose_ends) + more)} of your subagents ended."
+    ended = "a subagent's turn has ended" if count == 1 else f"{count} turns of subagents have ended"
+    head = f"hive-subagent: {ended}."
     return "\n\n".join([head, *map(_detailed, told), *(["\n".join(listed)] if listed else []), _AFTER])
-
-
-_AFTER: Final = (
-    "Use the tools of the MCP server `subagent` (named mcp__subagent__NAME, or with a plugin's prefix): "
-    "get_loose_ends(ids=[...]) reads more, continue(name, prompt) follows up, close_loose_ends(ids=[...]) "
-    "closes what is dealt with. Each is told here once and stays open until it is closed."
-)
 
 
 def counts_text(names: Sequence[str], *, opened: int) -> str:
@@ -116,7 +117,3 @@ def clean(text: str) -> str:
         for letter in spaced
     ]
     return _TAG.sub("(", "".join(seen))
-
-
-def _turns(count: int) -> str:
-    return "a turn" if count == 1 else f"{count} turns"

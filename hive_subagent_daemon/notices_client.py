@@ -10,8 +10,11 @@ import json
 import os
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
+
+from hive_subagent_daemon.token_files import TokenError, read_token
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.ancestors import Ancestors
@@ -32,6 +35,7 @@ RETRY_SECONDS: Final = (0.2, 0.4, 0.8, 1.6, 3.0, 5.0)
 KEEP_ALIVE_SECONDS: Final = 3600
 OK: Final = 200
 FULL: Final = 503
+JSON_HEADER: Final = b"content-type: application/json"
 
 
 class Address(NamedTuple):
@@ -41,6 +45,7 @@ class Address(NamedTuple):
     host: str = ""
     port: int = 0
     socket_path: str = ""
+    token_file: str = ""
 
     def connected(self) -> socket.socket:
         """Return an open connection; raises OSError."""
@@ -155,7 +160,20 @@ def _request(address: Address, query: str) -> bytes:
     host = "localhost" if address.socket_path else address.host
     name = f"[{host}]" if ":" in host else host
     port = f":{address.port}" if address.port else ""
-    return f"GET {address.path}?{query} HTTP/1.0\r\nHost: {name}{port}\r\n\r\n".encode("ascii")
+    lines = [f"GET {address.path}?{query} HTTP/1.0", f"Host: {name}{port}"]
+    if token := _token(address.token_file):
+        lines.append(f"Authorization: Bearer {token}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def _token(path: str) -> str:
+    """Return the token in a file, read anew for each request; nothing where it cannot be one."""
+    if not path:
+        return ""
+    try:
+        return read_token(Path(path).expanduser(), named_by="--token-file").decode("ascii")
+    except (TokenError, RuntimeError):  # the latter: a home that nobody knows
+        return ""
 
 
 def _answer(connection: socket.socket, ancestors: Ancestors, seconds: float | None) -> Told:
@@ -187,7 +205,7 @@ def _read(came: bytes) -> Told:
     words = head.split(None, 2)
     if not separator or len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
         return Unreachable(connected=True)
-    if int(words[1]) != OK:
+    if int(words[1]) != OK or JSON_HEADER not in head.lower():
         return Refused(int(words[1]))
     try:
         told = json.loads(body)

@@ -82,9 +82,11 @@ class NoticesEndpoint:
         # Requests of one session are answered one after the other: each notice is for one of them.
         self._answering: Final[dict[str, anyio.Lock]] = {}
         self._ending = False
+        self._opened: tuple[str, ...] | None = None  # shared by all who look after one change
 
     def changed(self) -> None:
         """Hear that a turn has begun or ended, or that a loose end was closed."""
+        self._opened = None
         for caller in self._callers:
             caller.news.set()
 
@@ -102,6 +104,7 @@ class NoticesEndpoint:
             await send_refusal(question, receive, send)
             return
         caller = _Caller(question)
+        self._opened = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, caller, receive, name="watching a caller of /notices")
             with self._heard(caller):
@@ -176,8 +179,9 @@ class NoticesEndpoint:
         return None
 
     def _due(self, caller: _Caller) -> tuple[str, ...]:
-        opened = self._inbox.select(name=None, ids=None)
-        return due(caller.question, opened, self._claims.shown_to(caller.question.session))
+        if self._opened is None:
+            self._opened = tuple(self._inbox.select(name=None, ids=None))
+        return due(caller.question, self._opened, self._claims.shown_to(caller.question.session))
 
     async def _gather(self, caller: _Caller) -> None:
         """Give what ends at the same time a moment to be told together."""
@@ -195,6 +199,7 @@ class NoticesEndpoint:
         async with self._answering.setdefault(session, anyio.Lock()):
             try:
                 loose_ends = await in_thread(self._read, self._due(caller))
+                self._opened = None
                 due_ids = self._due(caller)  # without those that turned out to be damaged, or were closed
                 if caller.released or caller.gone or not due_ids:
                     return None

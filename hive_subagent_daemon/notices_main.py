@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 TURN_VARIABLE: Final = "HIVE_SUBAGENT_TURN"
 URL_VARIABLE: Final = "HIVE_SUBAGENT_URL"
+TOKEN_FILE_VARIABLE: Final = "HIVE_SUBAGENT_TOKEN_FILE"
+OPTIONS: Final = ("--url", "--socket", "--token-file")
 DEFAULT_URL: Final = "http://127.0.0.1:7310/mcp"
 QUIET, WAKE = 0, 2
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -45,7 +47,7 @@ WRITE_SECONDS: Final = 10.0
 QUICK_SECONDS: Final = 3.0
 MOST_ID_CHARACTERS: Final = 128
 ID_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
-USAGE: Final = """Usage: hive-subagent notices [--url URL | --socket PATH]
+USAGE: Final = """Usage: hive-subagent notices [--url URL | --socket PATH] [--token-file FILE]
 
 For hooks of claude: reads the hook's JSON on stdin. After Stop it waits for the end of a subagent's turn and
 exits with 2 and a text on stderr; at UserPromptSubmit and SessionStart it prints what there is to tell, if
@@ -78,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return QUIET
     match hook.get("hook_event_name"):
         case "Stop":
-            return _wait(address, session)
+            return wait(address, session)
         case "UserPromptSubmit":
             return _tell(address, f"session={session}&show=open")
         case "SessionStart":
@@ -86,7 +88,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return QUIET
 
 
-def _wait(address: Address, session: str) -> int:
+def wait(address: Address, session: str) -> int:
     """Wait for the next notice; when a daemon that was there stays away, say so in the journal."""
     query = f"session={session}&show=next&waiter={new_waiter()}"
     ancestors = Ancestors()
@@ -115,25 +117,34 @@ def _without_options(words: Sequence[str]) -> list[str]:
     for word in words:
         if not is_value and not word.startswith("-"):
             found.append(word)
-        is_value = not is_value and word in {"--url", "--socket"}
+        is_value = not is_value and word in OPTIONS
     return found
 
 
-def _address(words: Sequence[str]) -> Address | None:
-    """Return where to ask; None when the arguments cannot be understood."""
-    url = socket_path = None
+def _options(words: Sequence[str]) -> dict[str, str] | None:
+    """Return the options with their values; None when the arguments cannot be understood."""
+    given: dict[str, str] = {}
     rest = list(words)
     while rest:
         name, has_value, value = rest.pop(0).partition("=")
         if name == "notices" and not has_value:
             continue
-        if name not in {"--url", "--socket"} or not (has_value or rest):
+        if name not in OPTIONS or not (has_value or rest):
             return None
-        value = value if has_value else rest.pop(0)
-        url, socket_path = (value, None) if name == "--url" else (None, value)
-    if socket_path is not None:
-        return Address("/notices", socket_path=socket_path)
-    return from_url(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+        given[name] = value if has_value else rest.pop(0)
+    return None if {"--url", "--socket"} <= given.keys() else given
+
+
+def _address(words: Sequence[str]) -> Address | None:
+    """Return where to ask; None when that cannot be understood."""
+    given = _options(words)
+    if given is None:
+        return None
+    token_file = given.get("--token-file") or os.environ.get(TOKEN_FILE_VARIABLE) or ""
+    if "--socket" in given:
+        return Address("/notices", socket_path=given["--socket"], token_file=token_file)
+    address = from_url(given.get("--url") or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+    return None if address is None else address._replace(token_file=token_file)
 
 
 def _hook() -> dict[str, object]:

@@ -32,6 +32,8 @@ ALWAYS = (
     "after write loose-ends",
     "before write names",
     "after rename transcript",
+    "before write notices",
+    "after write notices",
 )
 AT_THE_END = "the end of the story"  # nothing reaches it: the daemon is killed from outside then
 

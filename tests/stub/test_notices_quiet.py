@@ -108,6 +108,8 @@ def test_a_long_prompt_and_broken_characters_beside_the_session_do_not_matter(
         ("notices", "--url", "not an address"),
         ("notices", "--url=http://127.0.0.1:1/mcp"),
         ("notices", "--json"),
+        ("notices", "--token-file"),
+        ("notices", "--socket", "/s", "--url", "http://127.0.0.1:1/mcp"),
         ("notices", "-v"),
     ],
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-END_SECONDS = 20.0
+END_SECONDS = 45.0
 QUIET, WAKE = 0, 2
 ESTABLISHED = "01"
 
@@ -68,7 +68,12 @@ class Hook:
 
     def told(self, *, within: float = END_SECONDS) -> Told:
         """Wait for its end and return what it told."""
-        stdout, stderr = self.process.communicate(timeout=within)
+        try:
+            stdout, stderr = self.process.communicate(timeout=within)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
         return Told(self.process.returncode, stdout.decode(), stderr.decode())
 
     def waits(self) -> bool:

@@ -35,7 +35,7 @@ def completed(text: str, *, name: str = "reviewer", turn: str = "t1") -> Json:
 
 def test_one_notice_says_who_how_what_and_what_next() -> None:
     text = notices_text([notice(OUTCOME)], more=0)
-    assert "a turn of your subagents ended" in text
+    assert "a subagent's turn has ended" in text
     assert f"reviewer: completed, after 1 min 0 s, 0.25 USD (id {OUTCOME.turn})" in text
     assert "\n> All done.\n" in text
     for tool in ("get_loose_ends", "continue", "close_loose_ends"):
@@ -67,7 +67,7 @@ def test_a_failed_turn_names_class_and_error() -> None:
 def test_a_hundred_at_once_are_counted_truly_within_what_a_hook_can_show() -> None:
     many = [completed("word " * 300, name="n" * 63, turn=f"t{number}") for number in range(LISTED)]
     text = notices_text(many, more=80)
-    assert "100 turns of your subagents ended" in text
+    assert "100 turns of subagents have ended" in text
     assert "and 80 more" in text
     assert len(text) <= TEXT_CHARACTERS < SHOWN_CHARACTERS
     assert all(f"(id t{number})" in text for number in range(LISTED))

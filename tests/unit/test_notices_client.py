@@ -142,6 +142,29 @@ def test_a_unix_socket_is_asked_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a-token-of-20-letters\n", "Authorization: Bearer a-token-of-20-letters"),
+        ("two words", None),
+        ("two\nlines", None),
+        ("ö", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_token_is_brought_from_its_file(
+    address: Address, listening: socket.socket, tmp_path: Path, content: str | None, line: str | None
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content)
+    with daemon([answer()], listening) as requests:
+        ask(address._replace(token_file=str(path)), "session=a", Ancestors(), seconds=LIMIT_SECONDS)
+    brought = [one for one in requests[0].decode().split("\r\n") if one.startswith("Authorization")]
+    assert brought == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize(
     ("response", "expected"),
     [
         (b"", Unreachable(connected=True)),
@@ -152,6 +175,7 @@ def test_a_unix_socket_is_asked_the_same(tmp_path: Path) -> None:
         (HEAD + b'{"reason": "noti', Unreachable(connected=True, heard=True)),
         (HEAD + b"[" * 5000, Unreachable(connected=True, heard=True)),
         (HEAD + b"[]", Refused(200)),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>", Refused(200)),
         (b"HTTP/1.1 403 \r\n\r\nRefused: no.\n", Refused(403)),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", Refused(404)),
     ],

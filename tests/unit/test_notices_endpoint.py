@@ -24,8 +24,10 @@ from tests.support.edge import LIMIT_SECONDS, serving
 from tests.unit.support_records import loose_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from starlette.types import Message, Receive, Scope, Send
 
     from tests.support.edge import Client, Edge
 
@@ -47,10 +49,10 @@ class Turns:
 
 
 class Disk(Storage):
-    """A storage that counts what is written below `notices`, and can be full."""
+    """A storage that can be full, and that tells once when something below `notices` was written."""
 
     full = False
-    on_write = staticmethod(lambda: None)
+    on_write: Callable[[], None] | None = None
 
     @override
     def write(self, path: Path, content: bytes) -> None:
@@ -58,8 +60,9 @@ class Disk(Storage):
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().write(path, content)
-        if path.parent.name == "notices":
-            self.on_write()
+        if path.parent.name == "notices" and self.on_write is not None:
+            once, self.on_write = self.on_write, None
+            once()
 
 
 class Notices:
@@ -74,6 +77,18 @@ class Notices:
         self.claims = Claims(self.disk, partial(self.inbox.select, name=None, ids=None))
         self.endpoint = NoticesEndpoint(self.inbox, self.turns, self.claims)
         self.edge: Edge
+        self.gone = anyio.Event()
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the endpoint, and hear when a client has gone."""
+
+        async def noted() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.gone.set()
+            return message
+
+        await self.endpoint(scope, noted, send)
 
     def end(self, turn: str, *, name: str = "alpha", still_running: bool = False) -> None:
         """Let a turn end, as the registry does."""
@@ -131,7 +146,7 @@ async def notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(notices_endpoint, "GATHER_SECONDS", 0.02)
     made = Notices(tmp_path)
     with anyio.fail_after(4 * LIMIT_SECONDS):
-        async with serving(Paths({NOTICES_PATH: made.endpoint})) as made.edge:
+        async with serving(Paths({NOTICES_PATH: made.app})) as made.edge:
             yield made
 
 
@@ -256,17 +271,15 @@ async def test_a_client_that_has_gone_claims_nothing(notices: Notices) -> None:
 
 async def test_a_client_that_goes_during_the_claim_is_shown_it_again(notices: Notices) -> None:
     async with notices.waiting("a", waiter="w1") as client:
-        gone = anyio.Event()
 
         def leave() -> None:
-            notices.disk.on_write = staticmethod(lambda: None)
             client.sock.close()
-            anyio.from_thread.run(anyio.sleep, 0.05)  # the loop hears of it while the claim is written
-            anyio.from_thread.run_sync(gone.set)
+            anyio.from_thread.run(notices.gone.wait)
 
-        notices.disk.on_write = staticmethod(leave)
+        notices.gone = anyio.Event()
+        notices.disk.on_write = leave
         notices.end(FIRST)
-        await gone.wait()
+        await notices.gone.wait()
     answer = await notices.ask("session=a&waiter=w2")
     assert [one["id"] for one in answer["loose_ends"]] == [FIRST]
 
@@ -313,7 +326,7 @@ async def test_a_stop_lets_everybody_go_at_once(tmp_path: Path) -> None:
     async def close_streams() -> None:
         made.endpoint.close_streams()
 
-    async with serving(Paths({NOTICES_PATH: made.endpoint}), close_streams=close_streams) as made.edge:
+    async with serving(Paths({NOTICES_PATH: made.app}), close_streams=close_streams) as made.edge:
         async with made.waiting("a") as one, made.waiting("b") as other:
             began = anyio.current_time()
             made.edge.stop.set()
