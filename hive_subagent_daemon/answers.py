@@ -96,7 +96,7 @@ def interrupted(answer: Answer) -> str:
 
 def status_shown(answer: Answer) -> str:
     """Show one line per subagent, what is wrong with the daemon, and when its turns have no scopes."""
-    lines = [_subagent_line(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
+    lines = [_in_the_tree(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
     if answer["more"]:
         lines.append(f"… and {answer['more']} more.")
     if answer["undelivered"]:
@@ -105,6 +105,22 @@ def status_shown(answer: Answer) -> str:
     if answer["launcher"] == "process group":
         lines.append("Launcher: process group (no scopes).")
     return "\n".join(lines)
+
+
+def waited(answer: Answer) -> str:
+    """Tell which of the subagents have ended, and what the others do."""
+    lines = [_subagent_line(subagent) for subagent in answer["subagents"]]
+    if not lines:
+        return "Nothing runs: there is nothing to wait for."
+    first = f"Ended: {', '.join(answer['ended'])}." if answer["ended"] else "None has ended yet."
+    more = [f"… and {answer['more']} more."] if answer["more"] else []
+    return "\n".join([first, *lines, *more])
+
+
+def _in_the_tree(subagent: Answer) -> str:
+    """Show a running subagent below the one that started it."""
+    below = (subagent.get("depth") or 1) - 1 if subagent["state"] == "running" else 0
+    return f"{'  ' * below}{'└ ' if below else ''}{_subagent_line(subagent)}"
 
 
 def _subagent_line(subagent: Answer) -> str:

@@ -13,6 +13,7 @@ from hive_subagent_daemon.couriers import Courier, Couriers
 from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
 from hive_subagent_daemon.notice_claims import Claims
+from hive_subagent_daemon.planning import Planner
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
@@ -81,7 +82,8 @@ def assemble(
     carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
     couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
     inbox.on_show = couriers.add
-    spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
+    planner = Planner(config, records=records, environ=environ)
+    spawner = Spawner(planner, storage=storage, records=records, launcher=launcher)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
     spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
@@ -95,7 +97,7 @@ def assemble(
         inbox=inbox,
         launcher=launcher,
         known=known,
-        looked_in=spawner.looked_in,
+        looked_in=planner.looked_in,
     )
     return Parts(
         records,

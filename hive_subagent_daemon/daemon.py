@@ -16,11 +16,12 @@ from hive_subagent_daemon.access import AccessRule
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
-from hive_subagent_daemon.errors import StartUpError
+from hive_subagent_daemon.errors import RefusedError, StartUpError
 from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, names_in
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
+from hive_subagent_daemon.nesting import NestedSubagents
 from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
@@ -135,6 +136,7 @@ async def _serve(
 
     async def close_streams() -> None:
         notices.close_streams()
+        parts.subagents.waits.close()
         await endpoint.close_streams()
 
     def started() -> None:
@@ -163,9 +165,22 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
     listen = ListenHandler(InMemorySubscriptionBus())
     # The configured limit on prompts can change while we serve: it is checked at the spawn.
     server = build_server(
-        parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
+        parts.subagents,
+        version=__version__,
+        max_prompt_bytes=MOST_PROMPT_BYTES,
+        listen=listen,
+        nested=partial(_nested, parts),
     )
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _nested(parts: Parts, turn_id: str) -> NestedSubagents:
+    """Return the service for callers inside a turn."""
+    turn = parts.registry.turn_with(turn_id)
+    if turn is None:
+        message = f"turn {turn_id} is beginning or ending right now: try again in a moment."
+        raise RefusedError(message)
+    return NestedSubagents(parts.subagents, parts.registry, parts.inbox, turn=turn)
 
 
 def _tell_systemd(parts: Parts, notifier: Notifier) -> None:
@@ -186,7 +201,8 @@ def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerTo
     """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
     hosts = listeners.names | names_in(config.listen)
     allow_uids = frozenset(config.auth.allow_uids)
-    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token)
+    open_to_turns = MCP_PATH if config.nests else None
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token, open_to_turns)
 
 
 def _read_again(token: BearerToken, reload: Callable[[], Config]) -> Config:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon import clock
+from hive_subagent_daemon.names import any_name
 from hive_subagent_daemon.values import Undelivered
 
 if TYPE_CHECKING:
@@ -78,14 +79,23 @@ class Inbox:
         if self._entries.setdefault(loose_end.id, entry) is entry:
             self.on_show(loose_end.id)
 
-    def select(self, *, name: str | None, ids: Iterable[str] | None) -> list[str]:
-        """Return the ids of open loose ends, oldest first; with `ids`, which of them exist, also closed."""
+    def select(
+        self,
+        *,
+        name: str | None,
+        ids: Iterable[str] | None,
+        among: Callable[[str], bool] = any_name,
+    ) -> list[str]:
+        """Return the ids of open loose ends, oldest first; with `ids`, which of them exist, also closed.
+
+        Only those of names that `among` is true of.
+        """
         entries = dict(self._entries)  # a purge in another thread may go on meanwhile
         if ids is not None:
             chosen = [i for i in dict.fromkeys(ids) if i in entries]
         else:
             chosen = [i for i, entry in entries.items() if entry.closed_at is None]
-        return sorted(i for i in chosen if name is None or entries[i].name == name)
+        return sorted(i for i in chosen if name in (None, entries[i].name) and among(entries[i].name))
 
     def read(self, loose_end_id: str) -> LooseEnd | None:
         """Return one loose end; None when its file is gone or damaged. Blocks; raises OSError."""
