@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hive_subagent_daemon import tools
 from tests.claude.waking.parents import ListeningParent
 from tests.claude.waking.plugged import PLUGIN, PluggedDaemon, starting, tool
 from tests.support.daemon_harness import REPOSITORY
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from tests.support.offline_model import OfflineModel
 
+STDIO = "hive-subagent-stdio"
 SKILL = "claude-subagents"
-TOOLS = {"start", "continue", "interrupt", "status", "get_loose_ends", "close_loose_ends"}
+TOOLS = {binding.tool.name for binding in tools.TOOLS}
 
 
 def loaded(daemon: PluggedDaemon, *flags: str) -> tuple[set[str], set[str]]:
@@ -34,15 +37,30 @@ def test_claude_finds_nothing_to_complain_about(unplugged: PluggedDaemon, folder
 
 
 def test_an_installed_plugin_brings_the_skill_and_all_tools(unplugged: PluggedDaemon) -> None:
-    skills, tools = loaded(unplugged.install_plugin())
+    skills, offered = loaded(unplugged.install_plugin())
     assert f"{PLUGIN}:{SKILL}" in skills
-    assert {tool(name) for name in TOOLS} <= tools
+    assert {tool(name) for name in TOOLS} <= offered
 
 
 def test_a_plugin_named_by_its_folder_brings_the_same(unplugged: PluggedDaemon) -> None:
-    skills, tools = loaded(unplugged, "--plugin-dir", str(REPOSITORY / "plugin"))
+    skills, offered = loaded(unplugged, "--plugin-dir", str(REPOSITORY / "plugin"))
     assert f"{PLUGIN}:{SKILL}" in skills
-    assert {tool(name) for name in TOOLS} <= tools
+    assert {tool(name) for name in TOOLS} <= offered
+
+
+def test_the_plugin_over_stdio_reaches_the_daemon_by_its_command(unplugged: PluggedDaemon) -> None:
+    unplugged.install_plugin(STDIO)
+    status = tool("status", STDIO)
+    # A program that has to start is connected a little after the first round began.
+    ready = f"[[bash: until [ -e go ]; do sleep 0.1; done]] [[tool: {status} {{}}]]"
+    with ListeningParent(unplugged, prompt=ready) as parent:
+        assert f"{STDIO}:{SKILL}" in parent.init()["skills"]
+        eventually(
+            lambda: any("mcp" in line.split() for line in unplugged.commands()), within=30, what="the bridge"
+        )
+        (unplugged.work / "go").touch()
+        assert "process group" in parent.result()["result"]
+        assert parent.leave() == 0
 
 
 def test_a_session_that_begins_is_told_in_one_line_what_runs_and_what_is_open(
