@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hive_subagent_daemon import procfs
 from tests.claude.real_daemon import PATH, RealDaemon, claude_environment, setting_for, tool_call
@@ -19,6 +19,8 @@ from tests.support.processes import environment_of, eventually
 from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.support.offline_model import OfflineModel
 
 PLUGIN = "hive-subagent"
@@ -36,6 +38,19 @@ COMMAND_MODULE = b"hive_subagent_daemon.command_main"
 COMMAND = """#!/bin/sh
 echo "turn=$HIVE_SUBAGENT_TURN $*" >>{log}
 PYTHONPATH={repository} exec {python} -P -m hive_subagent_daemon.command_main "$@"
+"""
+
+
+RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "done"}
+STAND_IN = """#!/bin/sh
+for word; do
+    case $word in
+        --version) echo '9.9.9 (stand-in)'; exit ;;
+        --name=*) name=${{word#--name=}} ;;
+    esac
+done
+until [ -e {gates}/"$name" ]; do sleep 0.1; done
+echo '{result}'
 """
 
 
@@ -108,12 +123,23 @@ class PluggedDaemon(RealDaemon):
         for listing in (self.home / ".claude" / "plugins").glob("*.json"):
             listing.write_text(listing.read_text().replace(str(home), str(self.home)))
 
-    def run_subagents_by(self, program: Path) -> None:
-        """Boot with a stand-in for claude in the subagents, and room for many of them."""
+    def run_stand_ins(self, names: Sequence[str]) -> None:
+        """Start subagents that are no claudes: each does nothing until it is let end, and costs little."""
+        stand_in = self.folder / "stand-in"
+        stand_in.write_text(STAND_IN.format(gates=shlex.quote(str(self.scripts)), result=json.dumps(RESULT)))
+        stand_in.chmod(0o755)
         limits = {**self.setting.limits, "max_running": 200}
-        top = {**self.setting.top, "claude": program}
-        self.setting = dataclasses.replace(self.setting, top=top, limits=limits)
-        self.boot()
+        self.setting = dataclasses.replace(
+            self.setting, top={**self.setting.top, "claude": stand_in}, limits=limits
+        )
+        self.restart()
+        for name in names:
+            self.start(name)
+
+    def let_end(self, *names: str) -> None:
+        """Let these stand-ins end."""
+        for name in names:
+            self.open_gate(name)
 
     def claude_says(self, *words: str) -> str:
         """Run a command of claude that needs no model, and return what it prints."""
@@ -156,10 +182,10 @@ class PluggedDaemon(RealDaemon):
         """Return how the command was called so far, each call with the turn that it was called in."""
         return self.commands_log.read_text().splitlines() if self.commands_log.exists() else []
 
-    def open_loose_ends(self) -> list[dict[str, Any]]:
-        """Return what is open, of all subagents."""
-        found: list[dict[str, Any]] = self.ok("get_loose_ends", limit=100).content["loose_ends"]
-        return found
+    def open_loose_ends(self) -> int:
+        """Return how many are open, of all subagents."""
+        answer = self.ok("get_loose_ends").content
+        return len(answer["loose_ends"]) + int(answer["remaining"])
 
     def _lay_out_command(self) -> None:
         self.binaries.mkdir()
