@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 2.0
+MANY: Final = 3
+"""So many are asked for one by one; of more, all that run are asked for in one call."""
 AWAY_SECONDS: Final = 60.0
 """How long a daemon that has answered before may be away: a restart takes much less."""
 
@@ -82,7 +84,8 @@ def _followed(endpoint: Endpoint, names: tuple[str, ...]) -> Iterator[Watched]:
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         try:
-            watched = [_looked_again(endpoint, each) for each in watched]
+            running = _running(endpoint) if len(watched) > MANY else {}
+            watched = [_looked_again(endpoint, each, running.get(each.name)) for each in watched]
         except (UnreachableError, BusyError) as error:
             if time.monotonic() - answered_at > AWAY_SECONDS:
                 raise
@@ -103,8 +106,15 @@ def _first_look(endpoint: Endpoint, name: str) -> Watched:
     return Watched(name, subagent["turn"], outcome=outcome)
 
 
-def _looked_again(endpoint: Endpoint, watched: Watched) -> Watched:
-    subagent = _subagent(endpoint, watched.name)
+def _running(endpoint: Endpoint) -> dict[str, Json]:
+    """Return the running subagents that one answer shows, by name."""
+    shown = call_tool(endpoint, "status", {}).structured["subagents"]
+    return {subagent["name"]: subagent for subagent in shown if subagent["state"] == "running"}
+
+
+def _looked_again(endpoint: Endpoint, watched: Watched, seen: Json | None) -> Watched:
+    """Look at a subagent again; `seen` is what a look at all of them has shown, if it has."""
+    subagent = seen if seen is not None else _subagent(endpoint, watched.name)
     if subagent["state"] == "running" and subagent["turn"] == watched.turn:
         return replace(watched, doing=doing_of(subagent))
     last = subagent.get("last_turn")

@@ -58,6 +58,25 @@ def test_all_are_waited_for_and_the_first_to_end_is_told_first(
     assert printed.err == ""
 
 
+def test_many_are_looked_at_in_one_call_and_those_it_does_not_show_one_by_one(
+    subagents: FakeSubagents, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wait_module, "MANY", 1)
+    ended: set[str] = set()
+
+    def status(name: str | None) -> dict[str, Any]:
+        if name is not None:
+            return STATUS | {"subagents": [(done() if name in ended else RUNNING) | {"name": name}]}
+        ended.update({"a"} if not ended else {"b", "c", "d"})
+        return STATUS | {"subagents": [RUNNING | {"name": each} for each in "bc" if each not in ended]}
+
+    subagents.answers["status"] = status
+    assert main(["wait", "a", "b", "c", "d"]) == 0
+    names = [arguments["name"] for _, arguments in subagents.calls]
+    assert names == ["a", "b", "c", "d", None, "a", "d", None, "b", "c", "d"]
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
 def test_one_that_did_not_complete_makes_the_code_1(
     subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
 ) -> None:
