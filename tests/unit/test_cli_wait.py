@@ -14,7 +14,7 @@ from tests.support.sample_answers import FAILED, IDLE, OUTCOME, RUNNING, STATUS,
 from tests.support.served_tools import served_on_tcp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TURN = RUNNING["turn"]
 
@@ -23,7 +23,7 @@ TURN = RUNNING["turn"]
 def subagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSubagents]:
     """Serve a fake service that is asked without pauses."""
     fake = FakeSubagents()
-    monkeypatch.setattr(wait_module, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wait_module, "PAUSE_SECONDS", 0.001)
     with served_on_tcp(fake) as url:
         monkeypatch.setenv("HIVE_SUBAGENT_URL", url)
         yield fake
@@ -38,6 +38,17 @@ def tells(subagents: FakeSubagents, **looks: list[dict[str, Any]]) -> None:
         return STATUS | {"subagents": [shown | {"name": name}]}
 
     subagents.answers["status"] = status
+    subagents.answers["wait"] = waits(status)
+
+
+def waits(status: Callable[..., dict[str, Any]], *, most: int = 50) -> Callable[..., dict[str, Any]]:
+    """Return what answers `wait` at once, with as many subagents as there is room for."""
+
+    def wait(*, names: list[str], **_more: object) -> dict[str, Any]:
+        shown = [status(name)["subagents"][0] for name in names[:most]]
+        return {"ended": [], "timed_out": True, "subagents": shown, "more": len(names) - len(shown)}
+
+    return wait
 
 
 def done(outcome: dict[str, Any] | None = None, turn: str = TURN) -> dict[str, Any]:
@@ -58,23 +69,25 @@ def test_all_are_waited_for_and_the_first_to_end_is_told_first(
     assert printed.err == ""
 
 
-def test_many_are_looked_at_in_one_call_and_those_it_does_not_show_one_by_one(
-    subagents: FakeSubagents, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_daemon_is_asked_once_for_all_and_singly_for_those_that_had_no_room(
+    subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(wait_module, "MANY", 1)
-    ended: set[str] = set()
-
-    def status(name: str | None) -> dict[str, Any]:
-        if name is not None:
-            return STATUS | {"subagents": [(done() if name in ended else RUNNING) | {"name": name}]}
-        ended.update({"a"} if not ended else {"b", "c", "d"})
-        return STATUS | {"subagents": [RUNNING | {"name": each} for each in "bc" if each not in ended]}
-
-    subagents.answers["status"] = status
-    assert main(["wait", "a", "b", "c", "d"]) == 0
-    names = [arguments["name"] for _, arguments in subagents.calls]
-    assert names == ["a", "b", "c", "d", None, "a", "d", None, "b", "c", "d"]
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    looks = {name: [RUNNING, done()] for name in "abc"}
+    tells(subagents, **looks)
+    status = subagents.answers["status"]
+    assert callable(status)
+    subagents.answers["wait"] = waits(status, most=2)
+    assert main(["wait", "a", "b", "c"]) == 0
+    asked = [(tool, arguments.get("names") or arguments["name"]) for tool, arguments in subagents.calls]
+    assert asked == [
+        ("status", "a"),
+        ("status", "b"),
+        ("status", "c"),
+        ("wait", ["a", "b", "c"]),
+        ("status", "c"),
+    ]
+    assert subagents.calls[3][1]["timeout_seconds"] == wait_module.SILENT_SECONDS
+    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_one_that_did_not_complete_makes_the_code_1(
@@ -113,11 +126,11 @@ def away(monkeypatch: pytest.MonkeyPatch, *, after: int, times: int) -> None:
     """Let the daemon be away for some calls after some that it answers."""
     count = iter(range(100_000))
 
-    def called(endpoint: Endpoint, tool: str, arguments: dict[str, Any]) -> ToolAnswer:
+    def called(endpoint: Endpoint, tool: str, arguments: dict[str, Any], **more: float) -> ToolAnswer:
         if after <= next(count) < after + times:
             message = "No daemon at all."
             raise UnreachableError(message)
-        return call_tool(endpoint, tool, arguments)
+        return call_tool(endpoint, tool, arguments, **more)
 
     monkeypatch.setattr(wait_module, "call_tool", called)
 
@@ -136,7 +149,7 @@ def test_a_daemon_that_stays_away_is_code_3(
 ) -> None:
     tells(subagents, a=[RUNNING])
     away(monkeypatch, after=1, times=10_000)
-    monkeypatch.setattr(wait_module, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(wait_module, "AWAY_SECONDS", -wait_module.SILENT_SECONDS)
     assert main(["wait", "a"]) == 3
 
 
