@@ -16,6 +16,7 @@ from hive_subagent_daemon.cli.commands import DaemonCommand, SubagentName
 from hive_subagent_daemon.cli.printing import can_redraw, coloured, complain, one_line, put, shows_colour
 from hive_subagent_daemon.cli.tables import doing_of, dollars, short
 from hive_subagent_daemon.client import ANSWER_SECONDS, BusyError, UnreachableError, call_tool
+from hive_subagent_daemon.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +109,14 @@ def _first_look(endpoint: Endpoint, name: str) -> Watched:
 def _looked_again(endpoint: Endpoint, watched: list[Watched], seconds: float) -> list[Watched]:
     """Wait until one of them has ended, or for so many seconds, and return all as they are then."""
     arguments = {"names": [each.name for each in watched], "timeout_seconds": seconds}
-    answer = call_tool(endpoint, "wait", arguments, within_seconds=seconds + ANSWER_SECONDS).structured
+    try:
+        answer = call_tool(endpoint, "wait", arguments, within_seconds=seconds + ANSWER_SECONDS).structured
+    except BusyError:
+        raise
+    except RefusedError:
+        # It stops, or is older than this command: what becomes of them, its status tells, if need be later.
+        time.sleep(PAUSE_SECONDS)
+        answer = {"subagents": []}
     seen = {subagent["name"]: subagent for subagent in answer["subagents"]}
     return [_as_seen(endpoint, each, seen.get(each.name)) for each in watched]
 

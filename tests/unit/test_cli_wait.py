@@ -9,6 +9,7 @@ import pytest
 from hive_subagent_daemon.cli import wait as wait_module
 from hive_subagent_daemon.client import Endpoint, ToolAnswer, UnreachableError, call_tool
 from hive_subagent_daemon.client_main import main
+from hive_subagent_daemon.errors import RefusedError
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import FAILED, IDLE, OUTCOME, RUNNING, STATUS, UNKNOWN, loose_end
 from tests.support.served_tools import served_on_tcp
@@ -120,6 +121,17 @@ def test_a_turn_after_which_another_was_started_is_told_from_its_loose_end(
     assert main(["wait", "a"]) == 1
     assert capsys.readouterr().out.startswith("a: failed")
     assert subagents.calls[-1] == ("get_loose_ends", {"name": None, "ids": [TURN], "limit": 10})
+
+
+def test_a_daemon_that_refuses_to_wait_is_asked_for_the_status(
+    subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tells(subagents, a=[RUNNING, RUNNING, done()])
+    subagents.answers["wait"] = RefusedError("The daemon is stopping, so there is nothing to wait for.")
+    assert main(["wait", "a"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("a: completed")
+    assert printed.err == ""
 
 
 def away(monkeypatch: pytest.MonkeyPatch, *, after: int, times: int) -> None:
