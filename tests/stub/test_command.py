@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -130,13 +131,15 @@ def test_a_live_table_follows_and_outlives_the_daemon_and_ctrl_c_ends_it_quietly
 
 
 def test_a_live_table_that_is_ended_from_outside_gives_the_screen_back(
-    daemon: Daemon, screen: Terminal
+    daemon: Daemon, screen: Terminal, tmp_path: Path
 ) -> None:
     daemon.start("busy", endless())
-    screen.run(["timeout", "2", "hive-subagent", "status", "--watch"])
+    screen.keys("-l", f"hive-subagent status --watch & echo $! > {tmp_path}/pid; wait $!; echo code $?")
+    screen.keys("Enter")
     screen.shows(r"running .*\n\nNAME")
     assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "1 0\n"
-    assert "busy" in screen.shows(r"^code 124$")
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+    assert "busy" in screen.shows(r"^code 143$")
     assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "0 1\n"
 
 
