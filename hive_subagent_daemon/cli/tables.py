@@ -148,6 +148,7 @@ def details_of(subagent: Json, *, now: datetime, colour: bool) -> list[str]:
     facts = [
         ("state", coloured(row.row.state, row.state_tone, colour=colour)),
         *(_running_facts(subagent) if subagent["state"] == "running" else _ended_facts(last, now)),
+        ("started by", subagent.get("parent")),
         ("directory", subagent["dir"]),
         ("session", subagent["session_id"]),
         ("model", subagent["model"]),
@@ -175,7 +176,19 @@ def _running_facts(subagent: Json) -> list[tuple[str, str | None]]:
         ("last output", f"{clock.lasting(subagent.get('age_seconds') or 0)} ago"),
         ("doing", doing_of(subagent)),
         ("memory", mebibytes(memory) + of_limit if memory else None),
+        ("may take", _bounds(subagent)),
     ]
+
+
+def _bounds(subagent: Json) -> str | None:
+    """Return what a turn may take, where that is bounded."""
+    seconds, cost, rounds = (subagent.get(key) for key in ("timeout_seconds", "max_budget_usd", "max_turns"))
+    bounds = [
+        clock.lasting(seconds) if seconds is not None else "",
+        dollars(cost) if cost is not None else "",
+        f"{rounds} rounds" if rounds is not None else "",
+    ]
+    return ", ".join(filter(None, bounds)) or None
 
 
 def _ended_facts(last: Json, now: datetime) -> list[tuple[str, str | None]]:
@@ -202,7 +215,7 @@ def _row(subagent: Json, now: datetime) -> ToneRow:
             short(subagent.get("age_seconds")),
             short(subagent.get("running_seconds")),
             _memory(subagent.get("memory_bytes"), subagent.get("memory_limit_bytes")),
-            "-",
+            _cost(subagent.get("cost_usd")),
             doing_of(subagent),
         )
         return ToneRow(row, "yellow" if stalled else "green", "yellow" if stalled else "")
@@ -216,7 +229,7 @@ def _row(subagent: Json, now: datetime) -> ToneRow:
         short(seconds_since(last["ended_at"], now)) if last["ended_at"] else "-",
         short(last["duration_seconds"]),
         "-",
-        dollars(last["cost_usd"]) if last["cost_usd"] is not None else "-",
+        _cost(last["cost_usd"]),
         _marked(_ended_in_short(last), len(last["warnings"])),
     )
     return ToneRow(
@@ -285,6 +298,10 @@ def _memory(size: int | None, limit: int | None) -> str:
     if size is None:
         return "-"
     return mebibytes(size) if limit is None else f"{mebibytes(size)}/{mebibytes(limit)}"
+
+
+def _cost(cost: float | None) -> str:
+    return "-" if cost is None else dollars(cost)
 
 
 def dollars(cost: float) -> str:

@@ -13,12 +13,40 @@ from hive_subagent_daemon.client import call_tool
 from hive_subagent_daemon.errors import RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hive_subagent_daemon.client import Endpoint
+
+    Command = Callable[..., None]
 
 MAX_PROMPT_BYTES = 10_000_000
 """The daemon takes no more, so nothing beyond is read from stdin."""
 
 _DIRECTORY = click.Path(file_okay=False)  # only for the shell: the daemon checks it
+
+
+def bounded(command: Command) -> Command:
+    """Add the options that bound what a turn may take."""
+    for option in reversed(_BOUNDS):
+        command = option(command)
+    return command
+
+
+_BOUNDS = (
+    click.option(
+        "--timeout",
+        "timeout_seconds",
+        metavar="SECONDS",
+        type=float,
+        help="How long the turn may take (default: as configured).",
+    ),
+    click.option(
+        "--max-budget-usd", metavar="USD", type=float, help="What the turn may cost (default: as configured)."
+    ),
+    click.option(
+        "--max-turns", metavar="N", type=int, help="Rounds the turn may take (default: as configured)."
+    ),
+)
 
 
 @click.command("start", cls=DaemonCommand, short_help="Start a subagent in the background.")
@@ -33,6 +61,7 @@ _DIRECTORY = click.Path(file_okay=False)  # only for the shell: the daemon check
     type=_DIRECTORY,
     help="Working directory (default: the daemon's work_dir).",
 )
+@bounded
 def start(
     endpoint: Endpoint,
     *,
@@ -41,6 +70,7 @@ def start(
     model: str | None,
     trigger: str | None,
     directory: str | None,
+    **bounds: float | None,
 ) -> None:
     """Start subagent NAME in the background, with the instructions in PROMPT_FILE.
 
@@ -52,6 +82,7 @@ def start(
         model=model,
         trigger=trigger,
         dir=absolute(directory),
+        **bounds,
     )
     say(call_tool(endpoint, "start", arguments).text)
 
@@ -67,15 +98,22 @@ def start(
     type=_DIRECTORY,
     help="Working directory (default: the remembered one).",
 )
+@bounded
 def continue_turn(
-    endpoint: Endpoint, *, name: str, prompt: str, model: str | None, directory: str | None
+    endpoint: Endpoint,
+    *,
+    name: str,
+    prompt: str,
+    model: str | None,
+    directory: str | None,
+    **bounds: float | None,
 ) -> None:
     """Give subagent NAME another turn in its session.
 
     PROMPT is the text itself. Without it, or with -, the prompt is read from stdin.
     """
     text = _read_prompt() if prompt == "-" else prompt
-    arguments = given(name=name, prompt=text, model=model, dir=absolute(directory))
+    arguments = given(name=name, prompt=text, model=model, dir=absolute(directory), **bounds)
     say(call_tool(endpoint, "continue", arguments).text)
 
 

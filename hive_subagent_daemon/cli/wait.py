@@ -15,7 +15,8 @@ from hive_subagent_daemon.answers import how_it_ended
 from hive_subagent_daemon.cli.commands import DaemonCommand, SubagentName
 from hive_subagent_daemon.cli.printing import can_redraw, coloured, complain, one_line, put, shows_colour
 from hive_subagent_daemon.cli.tables import doing_of, dollars, short
-from hive_subagent_daemon.client import BusyError, UnreachableError, call_tool
+from hive_subagent_daemon.client import ANSWER_SECONDS, BusyError, UnreachableError, call_tool
+from hive_subagent_daemon.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.cli.tables import Json
     from hive_subagent_daemon.client import Endpoint
 
-FIRST_PAUSE_SECONDS: Final = 0.25
-LONGEST_PAUSE_SECONDS: Final = 2.0
+PAUSE_SECONDS: Final = 1.0
+"""Between two tries of a daemon that is away."""
+LOOK_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 120.0
+"""How long one call waits: with a progress line to be drawn, and without."""
 AWAY_SECONDS: Final = 60.0
 """How long a daemon that has answered before may be away: a restart takes much less."""
 
@@ -52,7 +56,8 @@ def wait(endpoint: Endpoint, *, names: tuple[str, ...]) -> None:
     if can_redraw(sys.stderr):
         progress = import_module("hive_subagent_daemon.cli.progress").ProgressLine()
     try:
-        for watched in _followed(endpoint, names):
+        seconds = SILENT_SECONDS if progress is None else LOOK_SECONDS
+        for watched in _followed(endpoint, names, look_seconds=seconds):
             if watched.outcome is not None:
                 if progress is not None:
                     progress.clear()
@@ -67,10 +72,9 @@ def wait(endpoint: Endpoint, *, names: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _followed(endpoint: Endpoint, names: tuple[str, ...]) -> Iterator[Watched]:
+def _followed(endpoint: Endpoint, names: tuple[str, ...], *, look_seconds: float) -> Iterator[Watched]:
     """Yield each subagent once with its outcome, and before that what the rest is doing."""
     watched = [_first_look(endpoint, name) for name in dict.fromkeys(names)]
-    pause = FIRST_PAUSE_SECONDS
     answered_at = began = time.monotonic()
     complained = False
     while True:
@@ -79,16 +83,15 @@ def _followed(endpoint: Endpoint, names: tuple[str, ...]) -> Iterator[Watched]:
         if not watched:
             return
         yield Watched("", doing=_progress(watched, time.monotonic() - began))
-        time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         try:
-            watched = [_looked_again(endpoint, each) for each in watched]
+            watched = _looked_again(endpoint, watched, look_seconds)
         except (UnreachableError, BusyError) as error:
-            if time.monotonic() - answered_at > AWAY_SECONDS:
+            if time.monotonic() - answered_at > look_seconds + AWAY_SECONDS:
                 raise
             if not complained:
                 complain(f"{error} Still waiting.")
             complained = True
+            time.sleep(PAUSE_SECONDS)
         else:
             answered_at = time.monotonic()
             complained = False
@@ -103,8 +106,24 @@ def _first_look(endpoint: Endpoint, name: str) -> Watched:
     return Watched(name, subagent["turn"], outcome=outcome)
 
 
-def _looked_again(endpoint: Endpoint, watched: Watched) -> Watched:
-    subagent = _subagent(endpoint, watched.name)
+def _looked_again(endpoint: Endpoint, watched: list[Watched], seconds: float) -> list[Watched]:
+    """Wait until one of them has ended, or for so many seconds, and return all as they are then."""
+    arguments = {"names": [each.name for each in watched], "timeout_seconds": seconds}
+    try:
+        answer = call_tool(endpoint, "wait", arguments, within_seconds=seconds + ANSWER_SECONDS).structured
+    except BusyError:
+        raise
+    except RefusedError:
+        # It stops, or is older than this command: what becomes of them, its status tells, if need be later.
+        time.sleep(PAUSE_SECONDS)
+        answer = {"subagents": []}
+    seen = {subagent["name"]: subagent for subagent in answer["subagents"]}
+    return [_as_seen(endpoint, each, seen.get(each.name)) for each in watched]
+
+
+def _as_seen(endpoint: Endpoint, watched: Watched, seen: Json | None) -> Watched:
+    """Return a subagent as it is now; one for which there was no room in the answer is asked for."""
+    subagent = seen if seen is not None else _subagent(endpoint, watched.name)
     if subagent["state"] == "running" and subagent["turn"] == watched.turn:
         return replace(watched, doing=doing_of(subagent))
     last = subagent.get("last_turn")

@@ -22,7 +22,6 @@ let
     "pytest"
     "pytest-subprocess"
     "pytest-timeout"
-    "rich"
     "python-multipart"
     "rich"
     "sdnotify"

@@ -80,6 +80,15 @@ def test_files_of_a_start_are_those_of_the_caller(
     ]
 
 
+def test_what_a_turn_may_take_is_passed_on(subagents: FakeSubagents) -> None:
+    bounds = ["--timeout", "90", "--max-budget-usd", "1.5", "--max-turns", "7"]
+    for words in (["start", "a", "/p.md", *bounds], ["continue", "a", "go", *bounds]):
+        assert main(words) == 0
+        given = subagents.calls[-1][1]["bounds"]
+        assert (given.timeout_seconds, given.max_budget_usd, given.max_turns) == (90, 1.5, 7)
+    assert main(["start", "a", "/p.md", "--max-turns", "few"]) == 2
+
+
 def test_a_directory_that_was_not_given_is_left_to_the_daemon(subagents: FakeSubagents) -> None:
     main(["start", "a", "/p.md"])
     assert subagents.calls[0][1]["dir"] is None
