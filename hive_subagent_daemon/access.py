@@ -240,6 +240,8 @@ async def send_refusal(refusal: Refusal, receive: Receive, send: Send) -> None:
     ]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status == 405:
+        headers.append((b"allow", b"GET, HEAD"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     dropped = 0

@@ -21,6 +21,7 @@ from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.tally import Tally
 from hive_subagent_daemon.turns import loose_end_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Parts:
     children: Children
     couriers: Couriers
     claims: Claims
+    tally: Tally
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -99,6 +101,7 @@ def assemble(
         known=known,
         looked_in=planner.looked_in,
     )
+    tally = _tally_of(inbox, subagents, couriers)
     return Parts(
         records,
         storage,
@@ -111,7 +114,18 @@ def assemble(
         children,
         couriers,
         claims,
+        tally,
     )
+
+
+def _tally_of(inbox: Inbox, subagents: Subagents, couriers: Couriers) -> Tally:
+    """Let everything that is to be counted be told to one tally."""
+    tally = Tally(courier.label for courier in couriers.all)
+    inbox.on_end = tally.ended
+    subagents.on_spawn = tally.spawned
+    for courier in couriers.all:
+        courier.on_answer = tally.answered
+    return tally
 
 
 def _carrier(

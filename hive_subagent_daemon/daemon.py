@@ -21,10 +21,13 @@ from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, na
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
+from hive_subagent_daemon.metrics import Metrics
 from hive_subagent_daemon.nesting import NestedSubagents
 from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
+from hive_subagent_daemon.page import Page
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
+from hive_subagent_daemon.reading import Reading
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
@@ -36,6 +39,8 @@ from hive_subagent_daemon.web import serve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from starlette.types import ASGIApp
 
     from hive_subagent_daemon.config_values import Config
 
@@ -83,7 +88,7 @@ async def run(
         )
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
-        parts.subagents.notices.extend(notices)
+        parts.subagents.notices.extend([*notices, *_useless_nesting(config)])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
             await _serve(config, parts, listeners, token=token, notifier=notifier, reload=reload)
     finally:
@@ -135,8 +140,8 @@ async def _serve(
         notices.changed()
 
     async def close_streams() -> None:
-        notices.close_streams()
         parts.subagents.waits.close()
+        notices.close_streams()
         await endpoint.close_streams()
 
     def started() -> None:
@@ -150,7 +155,7 @@ async def _serve(
     read_again = partial(_read_again, token, reload)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
         await serve(
-            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices}),
+            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
             listeners.sockets,
             rule=rule,
             started=started,
@@ -174,6 +179,17 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
 
 
+def _useless_nesting(config: Config) -> list[str]:
+    if not config.nests or config.limits.max_depth > 1:
+        return []
+    notice = (
+        "subagents get the tools of this daemon (mcp_servers.subagent), and max_depth = 1 refuses each of "
+        "their starts: set limits.max_depth = 2, or take the tools away"
+    )
+    _log.warning("%s", notice)
+    return [notice]
+
+
 def _nested(parts: Parts, turn_id: str) -> NestedSubagents:
     """Return the service for callers inside a turn."""
     turn = parts.registry.turn_with(turn_id)
@@ -181,6 +197,13 @@ def _nested(parts: Parts, turn_id: str) -> NestedSubagents:
         message = f"turn {turn_id} is beginning or ending right now: try again in a moment."
         raise RefusedError(message)
     return NestedSubagents(parts.subagents, parts.registry, parts.inbox, turn=turn)
+
+
+def _shown_paths(config: Config, parts: Parts) -> dict[str, ASGIApp]:
+    """Return the paths that only show something, for people and for Prometheus."""
+    page = Page(parts.subagents, inbox=parts.inbox, store=parts.spawner.planner.store, agent=config.agent)
+    shown = {"/": page.html, "/style.css": page.style, "/metrics": Metrics(parts).text}
+    return {path: Reading(produce) for path, produce in shown.items()}
 
 
 def _tell_systemd(parts: Parts, notifier: Notifier) -> None:

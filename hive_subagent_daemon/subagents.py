@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -19,7 +20,7 @@ from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
 from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
@@ -57,6 +58,7 @@ class Subagents:
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
         self.waits = Waits()
+        self.on_spawn: Callable[[float], None] = lambda _seconds: None
 
     def set_limits(self, limits: Limits) -> None:
         """Use other limits from now on; what runs is not touched."""
@@ -105,10 +107,12 @@ class Subagents:
 
         Not cancelled half-way: a parent that hangs up must not leave a process that nobody attends.
         """
+        asked = time.monotonic()
         with self._registry.claim(request.name), anyio.CancelScope(shield=True):
             turn = await self._spawner.spawn(request)
             self._registry.attend(turn)
             self._spawner.pending.pop(turn.record.turn, None)
+        self.on_spawn(time.monotonic() - asked)
         ahead = self._wall()
         return {
             **({"warnings": [ahead]} if ahead else {}),
@@ -157,12 +161,24 @@ class Subagents:
         """Show one subagent or all; see the contract of the tool."""
         if name is not None:
             shown = [self._status_of(name, text_characters=views.NOTICE_TEXT_CHARACTERS)]
-            more = 0
-        else:
-            ordered = [*filter(among, self._registry.tree()), *filter(among, self._recent())]
-            entries = (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in ordered)
-            shown = views.fitting(entries, most=views.STATUS_ENTRIES)
-            more = len(ordered) - len(shown)
+            return self._status(shown, more=0)
+        names, entries = self._all(among)
+        shown = views.fitting(entries, most=views.STATUS_ENTRIES)
+        return self._status(shown, more=len(names) - len(shown))
+
+    def overview(self, *, most: int) -> Json:
+        """Show all for a person: as `status`, without the limit on what a parent is shown of one answer."""
+        names, entries = self._all()
+        shown = list(islice(entries, most))
+        answer = self._status(shown, more=len(names) - len(shown))
+        return answer | {"running": len(self._registry.running)}
+
+    def _all(self, among: Callable[[str], bool] = any_name) -> tuple[list[str], Iterator[Json]]:
+        """Return all names, running ones first, then the most recent, and what is shown of each."""
+        names = [name for name in (*self._registry.tree(), *self._recent()) if among(name)]
+        return names, (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in names)
+
+    def _status(self, shown: list[Json], *, more: int) -> Json:
         return {
             "subagents": shown,
             "more": more,

@@ -242,7 +242,7 @@ class Stub:
         answer = (
             tool_answer(step["port"], step["tool"], step["arguments"])
             if step["tool"]
-            else answer_of(step["port"])
+            else answer_of(step["port"], step["path"])
         )
         write_whole(self.scripts / step["into"], answer)
 
@@ -291,7 +291,7 @@ def live_as_child(step: Step, scripts: Path) -> NoReturn:
     for name in step["ignores"]:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     if step["calls"]:
-        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"]))
+        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"], "/mcp"))
     write_whole(scripts / step["record"], str(os.getpid()))
     limit = time.monotonic() + step["seconds"]
     while time.monotonic() < limit:

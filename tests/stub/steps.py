@@ -167,9 +167,9 @@ def dump(into: str) -> Step:
     return {"do": "dump", "into": into}
 
 
-def call(port: int, into: str) -> Step:
+def call(port: int, into: str, path: str = "/mcp") -> Step:
     """Call the daemon from inside the turn, and write down the first line of its answer."""
-    return {"do": "call", "port": port, "into": into, "tool": ""}
+    return {"do": "call", "port": port, "into": into, "path": path, "tool": ""}
 
 
 def ask(port: int, into: str, tool: str, **arguments: object) -> Step:

@@ -12,11 +12,10 @@ VERSION = "2026-07-28"
 TOKEN = "a-token-of-20-letters"
 
 
-def answer_of(port: int) -> str:
-    """Send a request to the daemon at this port and return the first line of its answer."""
-    return exchanged(port, b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}', []).partition(
-        "\r\n"
-    )[0]
+def answer_of(port: int, path: str) -> str:
+    """Send a request to a path of the daemon at this port and return the first line of its answer."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'
+    return exchanged(port, body, [], path=path).partition("\r\n")[0]
 
 
 def tool_answer(port: int, tool: str, arguments: dict[str, Any]) -> str:
@@ -31,10 +30,10 @@ def tool_answer(port: int, tool: str, arguments: dict[str, Any]) -> str:
     return json.dumps(json.loads(answer)["result"])
 
 
-def exchanged(port: int, body: bytes, headers: list[str]) -> str:
+def exchanged(port: int, body: bytes, headers: list[str], *, path: str = "/mcp") -> str:
     """Send one request and return the whole answer, or why there is none."""
     head = [
-        "POST /mcp HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",

@@ -76,6 +76,8 @@ def test_by_default_one_that_may_call_may_not_start(make_daemon: MakeDaemon) -> 
     daemon = deep(make_daemon, 1)
     daemon.play("outer", starting(daemon, "inner", result()))
     assert "max_depth is 1" in said(daemon, "inner.started")["content"][0]["text"]
+    warnings = daemon.ok("status").content["warnings"]
+    assert [warning for warning in warnings if "set limits.max_depth = 2" in warning]
 
 
 def test_a_forced_interrupt_takes_the_nested_ones_along(make_daemon: MakeDaemon) -> None:
@@ -158,6 +160,13 @@ def test_a_restart_keeps_who_belongs_to_whom(nesting: Daemon) -> None:
     end = nesting.loose_end("inner")
     assert (end["parent"], end["depth"], end["cause"]) == ("outer", 2, "daemon stopped")
     eventually(lambda: nesting.status_of("inner")["state"] == "killed")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/notices?session=s"])
+def test_only_the_tools_are_open_to_turns(nesting: Daemon, path: str) -> None:
+    nesting.play("outer", [init(), call(nesting.port, "answer", path), result()])
+    nesting.reached("answer")
+    assert " 403" in (nesting.scripts / "answer").read_text()
 
 
 def test_a_subagent_is_let_in_where_that_is_configured(nesting: Daemon) -> None:
