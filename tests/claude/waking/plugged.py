@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from hive_subagent_daemon import procfs
 from tests.claude.real_daemon import PATH, RealDaemon, claude_environment, setting_for, tool_call
 from tests.support.daemon_harness import REPOSITORY
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 PLUGIN = "hive-subagent"
 INSTALL_SECONDS = 60.0
+GONE_SECONDS = 20.0
 API_KEY = "offline-key-0123456789abcdef"
 # What claude asks a person when it is started for the first time has been answered here.
 FIRST_START = {
@@ -173,6 +176,17 @@ class PluggedDaemon(RealDaemon):
     def of_parents(self) -> list[int]:
         """Return all processes of parents: they themselves, their hooks, what else they have started."""
         return [pid for pid in self.at_home() if "HIVE_SUBAGENT_TURN" not in environment_of(pid)]
+
+    def nothing_of_parents_is_left(self) -> None:
+        """Wait until every parent has ended, and its hooks with it."""
+        eventually(lambda: not self.of_parents(), within=GONE_SECONDS, what="nothing left of parents")
+
+    @override
+    def shut(self) -> None:
+        try:
+            self.nothing_of_parents_is_left()
+        finally:
+            super().shut()
 
     def no_hook_waits(self, *, within: float = 10.0) -> None:
         """Wait until no hook runs any more."""

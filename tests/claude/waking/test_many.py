@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hive_subagent_daemon import clock
 from tests.claude.real_daemon import TURN_SECONDS
 from tests.claude.waking.parents import ListeningParent, PrintingParent
 from tests.claude.waking.plugged import CLOSING, PluggedDaemon, continuing, starting
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 ROUNDS = 10
+MEDIAN_SECONDS = 1.0
 WAKES_IN_A_ROW = 8
 """More than these, each without the use of a tool, claude takes for a hook that is stuck."""
 AGAIN = f"[[woken]] {continuing('worker', '[[say: once more]]')} [[say: continued]]"
@@ -78,8 +82,16 @@ def wakes_follow_ends(daemon: PluggedDaemon, *, rounds: int) -> None:
         parent.ends()
         told = parent.told()
         assert len(told) >= rounds
-        ended = [one["id"] for one in daemon.ok("get_loose_ends", limit=100).content["loose_ends"]]
-        assert {one for ids in told for one in ids} <= set(ended) or len(ended) == 100
+        taken = [parent.woken_at(number) - ended_at(daemon, ids[-1]) for number, ids in enumerate(told, 1)]
+    median = statistics.median(taken)
+    print(f"from a subagent's end to the parent's next turn: median {median:.3f} s, most {max(taken):.3f} s")
+    assert median < MEDIAN_SECONDS
+
+
+def ended_at(daemon: PluggedDaemon, loose_end: str) -> float:
+    """Return when the turn of a loose end ended, by the clock that tests measure with."""
+    [found] = daemon.ok("get_loose_ends", ids=[loose_end]).content["loose_ends"]
+    return clock.from_text(found["ended_at"]).timestamp() - time.time() + time.monotonic()
 
 
 def test_claude_ends_a_printing_parent_that_was_woken_nine_times_and_used_no_tool(

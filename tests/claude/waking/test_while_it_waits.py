@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.support.offline_model import OfflineModel
 
 WAITING = f"{starting('worker', '[[hold: done]] [[say: done]]')} [[say: started]]"
-GONE_SECONDS = 20.0
 
 
 def test_a_parent_is_told_that_its_subagent_was_killed(plugged: PluggedDaemon) -> None:
@@ -92,14 +91,14 @@ def test_nothing_is_left_of_a_parent_that_a_signal_ends(
         parent.waits()
         parent.process.send_signal(sent)
         parent.ends()
-        eventually(lambda: not plugged.of_parents(), within=GONE_SECONDS, what="nothing left of a parent")
+        plugged.nothing_of_parents_is_left()
 
 
 def test_nothing_is_left_of_a_parent_whose_terminal_is_closed(plugged: PluggedDaemon) -> None:
     with TerminalParent(plugged, prompt=WAITING) as parent:
         parent.waits()
         parent.close()
-        eventually(lambda: not plugged.of_parents(), within=GONE_SECONDS, what="nothing left of a parent")
+        plugged.nothing_of_parents_is_left()
 
 
 def test_a_half_typed_prompt_stays_where_it_is_when_a_hook_wakes(

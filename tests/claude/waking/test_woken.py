@@ -37,7 +37,7 @@ def test_a_parent_that_listens_begins_a_turn_at_each_end_of_a_subagents_turn(plu
         parent.result(4)
         assert [one["result"] for one in parent.results()][::3] == ["started both", "all is closed"]
         assert parent.leave() == 0
-    assert plugged.at_home() == []
+    plugged.nothing_of_parents_is_left()
 
 
 def test_a_parent_that_prints_does_not_end_before_its_subagents(plugged: PluggedDaemon) -> None:
@@ -45,7 +45,7 @@ def test_a_parent_that_prints_does_not_end_before_its_subagents(plugged: Plugged
         play(plugged, parent)
         assert parent.ends() == 0
         assert [one["result"] for one in parent.results()] == ["all is closed"]
-    assert plugged.at_home() == []
+    plugged.nothing_of_parents_is_left()
 
 
 def test_a_parent_in_a_terminal_begins_a_turn_at_each_end_of_a_subagents_turn(plugged: PluggedDaemon) -> None:
@@ -54,4 +54,4 @@ def test_a_parent_in_a_terminal_begins_a_turn_at_each_end_of_a_subagents_turn(pl
         parent.shows("all is closed")
         parent.write("/exit")
         parent.ends()
-    assert plugged.at_home() == []
+    plugged.nothing_of_parents_is_left()
