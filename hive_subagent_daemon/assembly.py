@@ -97,19 +97,8 @@ def assemble(
         known=known,
         looked_in=spawner.looked_in,
     )
-    return Parts(
-        records,
-        storage,
-        inbox,
-        launcher,
-        spawner,
-        registry,
-        subagents,
-        recovery,
-        children,
-        couriers,
-        claims,
-    )
+    working = (spawner, registry, subagents, recovery)
+    return Parts(records, storage, inbox, launcher, *working, children, couriers, claims)
 
 
 def _carrier(
