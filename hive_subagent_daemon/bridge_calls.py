@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hive_subagent_daemon.client import (
-    ANSWER_SECONDS,
     READ_ONLY_TOOLS,
     BusyError,
     Endpoint,
@@ -78,13 +77,14 @@ def carried(endpoint: Endpoint, call: ToolCall, flight: Flight) -> dict[str, Any
 
     Raises RefusedError or UnreachableError with a sentence for the model, CallEndedError when cancelled.
     """
-    patient_until = time.monotonic() + PATIENCE_SECONDS
+    patient_until: float | None = None
     while True:
         try:
             return _attempt(endpoint, call, flight)
         except (BusyError, UnreachableError) as error:
             if flight.cancelled:
                 raise CallEndedError from None
+            patient_until = patient_until or time.monotonic() + PATIENCE_SECONDS
             if time.monotonic() >= patient_until or not may_be_sent_again(call.tool, error):
                 raise _told(call.tool, error) from None
         flight.pause()
@@ -104,7 +104,7 @@ def may_be_sent_again(tool: str, error: SubagentError) -> bool:
 
 
 def _attempt(endpoint: Endpoint, call: ToolCall, flight: Flight) -> dict[str, Any]:
-    status, body = exchange(endpoint, call, within_seconds=ANSWER_SECONDS, opened=flight.opened)
+    status, body = exchange(endpoint, call, opened=flight.opened)
     match json_of(body):
         case {"jsonrpc": "2.0", "result": dict(result)}:
             return {"result": result}

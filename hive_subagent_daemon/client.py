@@ -27,8 +27,10 @@ DEFAULT_PATH = "/mcp"
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-"""Every tool answers within five seconds; the rest is for a machine under load."""
-READ_ONLY_TOOLS = ("status", "get_loose_ends")
+"""Every tool but `wait` answers within five seconds; the rest is for a machine under load."""
+WAITING_TOOL, WAIT_SECONDS = "wait", 240.0
+"""The one tool that waits for others, and how long it does at most."""
+READ_ONLY_TOOLS = ("status", "get_loose_ends", "wait")
 """A call of one of these that got no answer has changed nothing."""
 
 REFUSING_STATUSES = (401, 403, 408, 413, 421, 429, 431, 503)
@@ -143,8 +145,13 @@ class ToolAnswer:
     structured: dict[str, Any]
 
 
+def answer_seconds(tool: str) -> float:
+    """Return how long an answer of this tool is waited for."""
+    return ANSWER_SECONDS + (WAIT_SECONDS if tool == WAITING_TOOL else 0.0)
+
+
 def call_tool(
-    endpoint: Endpoint, tool: str, arguments: Mapping[str, Any], *, within_seconds: float = ANSWER_SECONDS
+    endpoint: Endpoint, tool: str, arguments: Mapping[str, Any], *, within_seconds: float | None = None
 ) -> ToolAnswer:
     """Call one tool and return its answer.
 
@@ -159,7 +166,7 @@ def exchange(
     endpoint: Endpoint,
     call: ToolCall,
     *,
-    within_seconds: float = ANSWER_SECONDS,
+    within_seconds: float | None = None,
     opened: Callable[[socket.socket], object] = lambda _: None,
 ) -> tuple[int, bytes]:
     """Send one call, once, and return status and body of the response.
@@ -167,6 +174,7 @@ def exchange(
     `opened` is told the socket before anything is sent. Raises NoAnswerError when the call may have taken
     effect, NotConnectedError when nothing was sent, RefusedError when the token cannot be read.
     """
+    within_seconds = answer_seconds(call.tool) if within_seconds is None else within_seconds
     headers = headers_of(call) | authorization(endpoint)
     connection = _connected(endpoint)
     try:

@@ -108,16 +108,16 @@ async def _keep_house(config: Config, parts: Parts) -> None:
 
 async def _know_sessions(config: Config, parts: Parts) -> None:
     """Read the titles of the sessions in the usual directory once, so that the first `start` is quick too."""
-    await in_thread(parts.spawner.store.warm, config.work_dir)
+    await in_thread(parts.spawner.planner.store.warm, config.work_dir)
 
 
 async def _probe_claude(parts: Parts) -> None:
     """Find claude and its version once, for `status` and the log."""
     try:
-        program = parts.spawner.find_program()
+        program = parts.spawner.planner.find_program()
         probed = await parts.children.run(
             (str(program), "--version"),
-            environment=parts.spawner.probing_environment,
+            environment=parts.spawner.planner.settled_environment,
             timeout_seconds=_VERSION_SECONDS,
         )
     except (SubagentError, OSError, subprocess.SubprocessError) as error:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from hive_subagent_daemon import bridge_calls
+from hive_subagent_daemon import bridge_calls, client
 from hive_subagent_daemon.bridge_calls import CallEndedError, Flight, carried, may_be_sent_again
 from hive_subagent_daemon.client import (
     AddressError,
@@ -136,7 +136,7 @@ def test_something_else_at_the_address_is_told_and_not_asked_again(tool: str) ->
 
 def test_a_silent_daemon_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that did not answer in half a minute will not in another."""
-    monkeypatch.setattr(bridge_calls, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
     with stand_in_for_a_daemon(None) as daemon:
         with pytest.raises(UnreachableError, match="systemctl status"):
             carry(daemon.port, "status")

@@ -146,8 +146,8 @@ def test_a_refusal_arrives_in_the_words_of_the_daemon() -> None:
 
 
 def test_an_error_of_the_protocol_is_a_refusal_with_its_message() -> None:
-    with served_on_tcp(FakeSubagents()) as url, pytest.raises(RefusedError, match="Unknown tool 'wait'"):
-        call_tool(TcpEndpoint.from_url(url), "wait", {})
+    with served_on_tcp(FakeSubagents()) as url, pytest.raises(RefusedError, match="Unknown tool 'dance'"):
+        call_tool(TcpEndpoint.from_url(url), "dance", {})
 
 
 def test_a_wrong_path_is_no_daemon() -> None:
