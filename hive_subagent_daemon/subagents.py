@@ -322,8 +322,10 @@ class Subagents:
 
     async def close_loose_ends(self, ids: list[str]) -> Json:
         """Close loose ends; see the contract of the tool."""
-        closed, unknown = await in_thread(self._close_all, ids)
-        self._registry.on_change()
+        try:
+            closed, unknown = await in_thread(self._close_all, ids)
+        finally:
+            self._registry.on_change()  # some can be closed, although another could not be
         return {"closed": closed, "unknown": unknown}
 
     def _close_all(self, ids: list[str]) -> tuple[list[str], list[str]]:
