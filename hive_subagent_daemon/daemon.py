@@ -12,7 +12,7 @@ import anyio
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon import __version__, children, loop_errors, membership
-from hive_subagent_daemon.access import AccessRule
+from hive_subagent_daemon.access import AccessRule, AllowedUids
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
@@ -23,6 +23,7 @@ from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
 from hive_subagent_daemon.notify import Notifier, status_line
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
+from hive_subagent_daemon.reloading import Reloading
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
@@ -124,6 +125,15 @@ async def _serve(
     stop = anyio.Event()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
+    reloading = Reloading(
+        config,
+        load=reload,
+        set_limits=parts.subagents.set_limits,
+        token=token,
+        allowed=rule.allowed,
+        reachable=[listener.url for listener in listeners.all if is_reachable(listener.socket)],
+    )
+    parts.subagents.reload_trouble = reloading.trouble
     tell_systemd = partial(_tell_systemd, parts, notifier)
 
     def started() -> None:
@@ -134,8 +144,7 @@ async def _serve(
         notifier.ready()
 
     await _settle(config, parts)
-    read_again = partial(_read_again, token, reload)
-    async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
+    async with upkeep(config, parts, notifier=notifier, stop=stop, reloading=reloading), endpoint.run():
         await serve(
             Paths({MCP_PATH: endpoint}),
             listeners.sockets,
@@ -174,14 +183,8 @@ async def _settle(config: Config, parts: Parts) -> None:
 def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerToken) -> AccessRule:
     """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
     hosts = listeners.names | names_in(config.listen)
-    allow_uids = frozenset(config.auth.allow_uids)
-    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token)
-
-
-def _read_again(token: BearerToken, reload: Callable[[], Config]) -> Config:
-    """Read the token file again, whatever becomes of the configuration."""
-    token.read_again()
-    return reload()
+    allowed = AllowedUids(config.auth.allow_uids)
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allowed, token)
 
 
 def _tell_addresses(listeners: Listeners) -> None:

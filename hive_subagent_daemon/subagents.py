@@ -17,6 +17,8 @@ from hive_subagent_daemon.turn_warnings import mcp_problems
 from hive_subagent_daemon.values import Cause, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.launcher import Launcher
@@ -50,6 +52,7 @@ class Subagents:
         self._launcher = launcher
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
+        self.reload_trouble: Callable[[], Iterable[str]] = tuple
 
     def set_limits(self, limits: Limits) -> None:
         """Use other limits from now on; what runs is not touched."""
@@ -222,6 +225,7 @@ class Subagents:
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),
+            *self.reload_trouble(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
         return views.bounded([*now, *lasting])
