@@ -209,8 +209,7 @@ class Subagents:
         }
 
     def _wall(self) -> str | None:
-        last_turns = [record.last_turn for record in self._registry.known.values()]
-        return walls.wall(last_turns, now=clock.now())
+        return walls.wall(self._registry.ended.all(), now=clock.now())
 
     def _warnings(self, shown: list[Json]) -> list[str]:
         silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
