@@ -155,7 +155,7 @@ class Spawner:
         copy = before.prompt_copy if request.resumes and before else None
         instructions = None
         if request.prompt_file is not None:
-            path = directory / Path(request.prompt_file).expanduser()
+            path = directory / _expanded("prompt_file", request.prompt_file)
             instructions = _read_prompt_file(path, config.limits.max_prompt_bytes)
             copy = str(self._records.prompt_path(request.name, turn))
         record = TurnRecord(
@@ -208,7 +208,7 @@ class Spawner:
         if request.resumes and request.before is not None and request.before.dir:
             default = Path(request.before.dir)
         if request.dir is not None:
-            default = self._config.work_dir / Path(request.dir).expanduser()
+            default = self._config.work_dir / _expanded("dir", request.dir)
         directory = default.resolve() if ".." in default.parts else default
         if not _is_utf8(str(directory)):
             message = (
@@ -318,6 +318,15 @@ class Spawner:
             f"claude looked in its config directory {config_dir} for a session that was run in {directory}; "
             "if it was started elsewhere, pass that directory as `dir`."
         )
+
+
+def _expanded(argument: str, text: str) -> Path:
+    """Return a path with the home of `~` or `~user` in it."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        message = f"{argument}: there is no user with the home of {text!r} here: write the path in full."
+        raise RefusedError(message) from error
 
 
 def _is_utf8(text: str) -> bool:
