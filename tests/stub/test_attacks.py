@@ -45,7 +45,7 @@ def forged(daemon: Daemon, kind: str, turn: str) -> None:
     ],
 )
 def test_a_record_with_an_impossible_turn_stops_no_start(own_daemon: Daemon, turn: str) -> None:
-    """New ids are counted on from the greatest: it is set aside, and what comes next is kept over a restart."""
+    """New ids are counted on from the greatest: it is set aside, and what follows is kept."""
     daemon = own_daemon
     first = daemon.play("a", success())
     daemon.stop()
