@@ -97,15 +97,21 @@ def tell(daemon: Daemon) -> Confirmed:
     with suppress(*GONE):
         refused_start(daemon)
         one = start(daemon, 1, confirmed)
-        confirmed.was_told(daemon.loose_end(NAME, turn=one))
+        told_everywhere(daemon, one, confirmed)
         two = resume(daemon, confirmed)
-        confirmed.was_told(daemon.loose_end(NAME, turn=two))
+        told_everywhere(daemon, two, confirmed)
         three = start(daemon, 2, confirmed)
         daemon.reached("up")
         daemon.ok("interrupt", name=NAME)
-        confirmed.was_told(daemon.loose_end(NAME, turn=three))
+        told_everywhere(daemon, three, confirmed)
         confirmed.closed.extend(daemon.ok("close_loose_ends", ids=[one]).content["closed"])
     return confirmed
+
+
+def told_everywhere(daemon: Daemon, turn: str, confirmed: Confirmed) -> None:
+    """Wait for the end of a turn, and until the sinks have it: a later crash leaves always the same."""
+    confirmed.was_told(daemon.loose_end(NAME, turn=turn))
+    all_delivered(daemon)
 
 
 def refused_start(daemon: Daemon) -> None:
