@@ -42,7 +42,9 @@
               (
                 { pkgs, ... }:
                 {
-                  services.hive-subagent.package = lib.mkDefault self.packages.${pkgs.stdenv.hostPlatform.system}.default;
+                  services.hive-subagent.package =
+                    lib.mkDefault
+                      self.packages.${pkgs.stdenv.hostPlatform.system}.default;
                 }
               )
             ];
@@ -71,14 +73,7 @@
           packages = [
             (pkgs.hive-subagent-daemon.python.withPackages (
               python:
-              pkgs.hive-subagent-daemon.dependencies
-              ++ [
-                python.hypothesis
-                python.mypy
-                python.pytest
-                python.pytest-subprocess
-                python.pytest-timeout
-              ]
+              pkgs.hive-subagent-daemon.dependencies ++ import ./nix/test-packages.nix python ++ [ python.mypy ]
             ))
             pkgs.ruff
             treefmtOf.${pkgs.stdenv.hostPlatform.system}.config.build.wrapper

@@ -32,6 +32,7 @@ MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 64 * 1024
 HEALTH_PATH: Final = "/healthz"
 CONNECTION_KEY: Final = "connection"
+TURN_KEY: Final = "turn"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 # After a refusal the rest of the request is read and dropped for a moment: closing a socket with unread bytes
@@ -76,6 +77,8 @@ class AccessRule:
     hosts: frozenset[str] = frozenset()
     allowed: AllowedUids = field(default_factory=AllowedUids)
     token: BearerToken = field(default_factory=lambda: BearerToken(None))
+    # Where subagents may use the tools themselves, their turns are let in at this path, known as such.
+    open_to_turns: str | None = None
 
     def standing(self, peer: AnyPeer) -> Standing:
         """Tell what the peer may do: our own user, root, allowed ones need no token; the unknown get none."""
@@ -245,6 +248,8 @@ async def send_refusal(refusal: Refusal, receive: Receive, send: Send) -> None:
     ]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status == 405:
+        headers.append((b"allow", b"GET, HEAD"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     dropped = 0

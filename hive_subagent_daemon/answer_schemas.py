@@ -67,6 +67,9 @@ _DIR = _or_null("string", "Working directory.")
 _SESSION = _or_null("string", "Id of claude's session.")
 _MODEL = _or_null("string", "Model, where it is known.")
 
+_PARENT = _or_null("string", "Subagent that started it; null: the agent itself.")
+_DEPTH = _or_null("integer", "1 where the agent itself started it, one more for each subagent in between.")
+
 _OOM = _object_or_null(
     _object(
         {
@@ -97,6 +100,8 @@ _HOW_IT_ENDED: Schema = {
     "cost_usd": _or_null("number", "Cost in US dollars, as claude reports it."),
     "rounds": _or_null("integer", "Model exchanges in the turn."),
     "duration_seconds": _or_null("number", "From spawn to end."),
+    "parent": _PARENT,
+    "depth": _DEPTH,
     "started_at": _or_null("string", "When the turn was spawned."),
     "ended_at": _or_null("string", "When the turn ended."),
 }
@@ -180,6 +185,8 @@ _SUBAGENT = _object(
         "turn": _or_null("string", "Id of the running or last turn."),
     },
     optional={
+        "parent": _PARENT,
+        "depth": _DEPTH,
         "running_seconds": _is("number", "Running: since when."),
         "age_seconds": _is("number", "Running: age of its last output. Seconds mean that it works."),
         "stalled": _is("boolean", "Running: silent for longer than is normal."),
@@ -187,6 +194,13 @@ _SUBAGENT = _object(
         "memory_bytes": _or_null("integer", "Running: memory in use."),
         "memory_limit_bytes": _or_null("integer", "Running: memory limit."),
         "mcp_problems": _strings("Running: MCP servers that it lacks, and why."),
+        "cost_usd": _or_null(
+            "number", "Running: cost so far, where claude has told; it does after a result."
+        ),
+        "rounds": _or_null("integer", "Running: rounds so far, where claude has told."),
+        "timeout_seconds": _or_null("number", "Running: how long it may take."),
+        "max_budget_usd": _or_null("number", "Running: what it may cost."),
+        "max_turns": _or_null("integer", "Running: rounds that it may take."),
         "last_turn": _object_or_null({**OUTCOME, "description": "Not running: how its last turn ended."}),
     },
 )
@@ -199,6 +213,15 @@ STATUS_ANSWER = _object(
         "claude_version": _or_null("string", "Version of the claude program."),
         "undelivered": _is("integer", "Loose ends that a configured sink has not taken yet."),
         "warnings": _strings("What is wrong with the daemon itself."),
+    }
+)
+
+WAIT_ANSWER = _object(
+    {
+        "ended": _strings("Those that do not run any more: leave them out of the next call."),
+        "timed_out": _is("boolean", "true: the time was over before one of them ended."),
+        "subagents": _is("array", "All of them as in status, those that have ended first.", items=_SUBAGENT),
+        "more": _is("integer", "Further ones, not shown."),
     }
 )
 

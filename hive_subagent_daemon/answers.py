@@ -24,7 +24,8 @@ def _mebibytes(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
-def _memory(size: int, limit: int | None) -> str:
+def memory(size: int, limit: int | None) -> str:
+    """Say how much memory is used, and of how much."""
     return _mebibytes(size) if limit is None else f"{size / 2**20:,.0f} of {_mebibytes(limit)}"
 
 
@@ -96,7 +97,7 @@ def interrupted(answer: Answer) -> str:
 
 def status_shown(answer: Answer) -> str:
     """Show one line per subagent, what is wrong with the daemon, and when its turns have no scopes."""
-    lines = [_subagent_line(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
+    lines = [_in_the_tree(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
     if answer["more"]:
         lines.append(f"… and {answer['more']} more.")
     if answer["undelivered"]:
@@ -105,6 +106,22 @@ def status_shown(answer: Answer) -> str:
     if answer["launcher"] == "process group":
         lines.append("Launcher: process group (no scopes).")
     return "\n".join(lines)
+
+
+def waited(answer: Answer) -> str:
+    """Tell which of the subagents have ended, and what the others do."""
+    lines = [_subagent_line(subagent) for subagent in answer["subagents"]]
+    if not lines:
+        return "Nothing runs: there is nothing to wait for."
+    first = f"Ended: {', '.join(answer['ended'])}." if answer["ended"] else "None has ended yet."
+    more = [f"… and {answer['more']} more."] if answer["more"] else []
+    return "\n".join([first, *lines, *more])
+
+
+def _in_the_tree(subagent: Answer) -> str:
+    """Show a running subagent below the one that started it."""
+    below = (subagent.get("depth") or 1) - 1 if subagent["state"] == "running" else 0
+    return f"{'  ' * below}{'└ ' if below else ''}{_subagent_line(subagent)}"
 
 
 def _subagent_line(subagent: Answer) -> str:
@@ -121,9 +138,9 @@ def _running(subagent: Answer) -> str:
     if subagent.get("age_seconds") is not None and not _is_starting(subagent):
         facts.append(f"last output {clock.lasting(subagent['age_seconds'])} ago")
     if subagent.get("activity"):
-        facts.append(_doing(subagent["activity"]))
+        facts.append(doing(subagent["activity"]))
     if subagent.get("memory_bytes"):
-        facts.append(_memory(subagent["memory_bytes"], subagent.get("memory_limit_bytes")))
+        facts.append(memory(subagent["memory_bytes"], subagent.get("memory_limit_bytes")))
     if subagent.get("mcp_problems"):
         facts.append(f"MCP servers: {', '.join(subagent['mcp_problems'])}")
     return ", ".join(facts) + (" (STALLED)" if subagent.get("stalled") else "")
@@ -133,7 +150,8 @@ def _is_starting(subagent: Answer) -> bool:
     return (subagent.get("activity") or {}).get("kind") == "starting"
 
 
-def _doing(activity: Answer) -> str:
+def doing(activity: Answer) -> str:
+    """Say what claude is doing, and for how long."""
     since = activity.get("since_seconds")
     lasted = f" for {clock.lasting(since)}" if since is not None else ""
     if activity["kind"] == "retry":
@@ -172,11 +190,16 @@ def _details(loose_end: Answer) -> str:
     facts = [
         f"{clock.lasting(duration)}" if duration is not None else "",
         f"{rounds} round{'' if rounds == 1 else 's'}" if rounds is not None else "",
-        f"{cost:.{2 if cost >= 0.01 or cost == 0 else 4}f} USD" if cost is not None else "",
+        costing(cost) if cost is not None else "",
         loose_end["model"] or "",
         f"ended {loose_end['ended_at']}" if loose_end["ended_at"] else "",
     ]
     return ", ".join(fact for fact in facts if fact)
+
+
+def costing(usd: float) -> str:
+    """Say what a turn has cost."""
+    return f"{usd:.{2 if usd >= 0.01 or usd == 0 else 4}f} USD"
 
 
 def closed(answer: Answer) -> str:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.names import NAME_PATTERN, checked_name
+from hive_subagent_daemon.values import MOST_ROUNDS, MOST_SECONDS, MOST_USD
 
 MAX_PATH_BYTES = 4095
 """PATH_MAX of Linux without the final NUL: a longer path cannot be opened."""
@@ -22,6 +23,9 @@ MAX_MODEL_CHARACTERS = 200
 MAX_ID_CHARACTERS = 200
 MAX_IDS = 100
 MAX_LIMIT = 100
+MAX_NAMES = 100
+MAX_WAIT_SECONDS = 240
+"""claude gives up on a call over HTTP that has been silent for 300 s (measured, 2.1.197)."""
 SHOWN_CHARACTERS = 60
 REFUSED: Final = "refused"
 """The type of pydantic's error whose message is a sentence of ours."""
@@ -125,3 +129,8 @@ LooseEndId = Annotated[
 ]
 Ids = Annotated[list[LooseEndId], Field(min_length=1, max_length=MAX_IDS)]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=MAX_NAMES)]
+WaitSeconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
+Dollars = Annotated[float, Field(gt=0, le=MOST_USD)]
+Rounds = Annotated[int, Field(ge=1, le=MOST_ROUNDS)]

@@ -14,17 +14,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hive_subagent_daemon.argument_rules import (
     MAX_IDS,
     MAX_LIMIT,
+    MAX_NAMES,
+    MAX_WAIT_SECONDS,
     REFUSED,
     SHOWN_CHARACTERS,
+    Dollars,
     Ids,
     Limit,
     Model,
     Name,
+    Names,
     Path,
     Prompt,
+    Rounds,
+    Seconds,
+    WaitSeconds,
     quoted,
 )
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.values import MOST_ROUNDS, MOST_SECONDS, MOST_USD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +43,16 @@ DEFAULT_LIMIT = 10
 
 _DIR = "Working directory, absolute or relative to the configured one; it must exist, `~` is not expanded."
 _MODEL = "Model for claude: an alias such as opus or sonnet, or a full name. Remembered for later turns."
+_TIMEOUT = Field(
+    None,
+    description="Seconds that this turn may take; then it is interrupted. Omitted: the configured bound.",
+)
+_BUDGET = Field(
+    None, description="US dollars that this turn may cost; then it fails. Omitted: the configured bound."
+)
+_TURNS = Field(
+    None, description="Rounds that this turn may take; then it fails. Omitted: the configured bound."
+)
 
 
 class Arguments(BaseModel):
@@ -61,6 +79,9 @@ class StartArguments(Arguments):
         "Pass one to use the same prompt file for different pieces of work.",
     )
     dir: Path | None = Field(None, description=f"{_DIR} Omitted: the configured one.")
+    timeout_seconds: Seconds | None = _TIMEOUT
+    max_budget_usd: Dollars | None = _BUDGET
+    max_turns: Rounds | None = _TURNS
 
 
 class ContinueArguments(Arguments):
@@ -75,6 +96,9 @@ class ContinueArguments(Arguments):
         description=f'{_MODEL} Omitted: the remembered one. "": claude\'s default, which also forgets it.',
     )
     dir: Path | None = Field(None, description=f"{_DIR} Normally omitted: that of its last turn.")
+    timeout_seconds: Seconds | None = _TIMEOUT
+    max_budget_usd: Dollars | None = _BUDGET
+    max_turns: Rounds | None = _TURNS
 
 
 class InterruptArguments(Arguments):
@@ -91,6 +115,17 @@ class StatusArguments(Arguments):
     """What `status` takes."""
 
     name: Name | None = Field(None, description="Name of one subagent. Omitted: all, running ones first.")
+
+
+class WaitArguments(Arguments):
+    """What `wait` takes."""
+
+    names: Names | None = Field(
+        None, description="Wait for the first of these to end. Omitted: for the first of all that run."
+    )
+    timeout_seconds: WaitSeconds = Field(
+        MAX_WAIT_SECONDS, description="Answer after so many seconds even when none has ended."
+    )
 
 
 class GetLooseEndsArguments(Arguments):
@@ -114,10 +149,15 @@ ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 _EXPECTED = {
     "name": "a string of 1 to 63 characters of a-z, 0-9 and '-'",
     "limit": f"an integer from 1 to {MAX_LIMIT}",
+    "timeout_seconds": f"a number of seconds above 0, up to {MOST_SECONDS}",
+    "max_budget_usd": f"a number of US dollars above 0, up to {MOST_USD}",
+    "max_turns": f"an integer from 1 to {MOST_ROUNDS}",
     "force": "true or false",
+    "wait.timeout_seconds": f"a number of seconds from 0 to {MAX_WAIT_SECONDS}",
+    "names": f"an array of 1 to {MAX_NAMES} strings",
     "ids": f"an array of 1 to {MAX_IDS} strings",
 }
-"""What is allowed, in words; every argument that is not listed is a string."""
+"""What is allowed, in words, by argument or by tool and argument; what is not listed is a string."""
 
 
 def checked_arguments(
@@ -128,7 +168,7 @@ def checked_arguments(
         if argument not in model.model_fields:
             raise RefusedError(_unknown(argument, tool=tool, allowed=list(model.model_fields)))
         if value is None:
-            raise RefusedError(_null(argument, model))
+            raise RefusedError(_null(argument, model, tool=tool))
     try:
         return model.model_validate(arguments, context={"max_prompt_bytes": max_prompt_bytes})
     except ValidationError as error:
@@ -142,15 +182,16 @@ def _unknown(argument: str, *, tool: str, allowed: list[str]) -> str:
     return f"argument {quoted(argument)} is unknown to {tool}, {advice}: it takes only {', '.join(allowed)}."
 
 
-def _null(argument: str, model: type[Arguments]) -> str:
+def _null(argument: str, model: type[Arguments], *, tool: str) -> str:
     advice = "" if model.model_fields[argument].is_required() else ": leave it out for the default"
-    return f"{_must_be((argument,), None)}{advice}."
+    return f"{_must_be((argument,), None, tool=tool)}{advice}."
 
 
-def _must_be(place: tuple[int | str, ...], value: object) -> str:
+def _must_be(place: tuple[int | str, ...], value: object, *, tool: str) -> str:
     field, *index = place
     where = f"{field}[{index[0]}]" if index else str(field)
-    expected = "a string" if index else _EXPECTED.get(str(field), "a string")
+    expected = _EXPECTED.get(f"{tool}.{field}") or _EXPECTED.get(str(field), "a string")
+    expected = "a string" if index else expected
     return f"argument '{where}' must be {expected}, not {_shown(value)}"
 
 
@@ -175,7 +216,7 @@ def _sentence(problem: ErrorDetails, *, tool: str, model: type[Arguments]) -> st
     if problem["type"] == "missing":
         required = [name for name, field in model.model_fields.items() if field.is_required()]
         return f"argument '{problem['loc'][0]}' is missing: {tool} needs {' and '.join(required)}."
-    return f"{_must_be(problem['loc'], problem['input'])}."
+    return f"{_must_be(problem['loc'], problem['input'], tool=tool)}."
 
 
 def input_schema(model: type[Arguments]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from hive_subagent_daemon.command_sink import CommandCarrier
 from hive_subagent_daemon.couriers import Courier, Couriers
 from hive_subagent_daemon.http_sink import HttpCarrier
 from hive_subagent_daemon.inbox import Inbox
+from hive_subagent_daemon.notice_claims import Claims
+from hive_subagent_daemon.planning import Planner
 from hive_subagent_daemon.records import Records, SubagentRecord
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
@@ -19,6 +21,7 @@ from hive_subagent_daemon.sink_values import HttpSink, Sink
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.tally import Tally
 from hive_subagent_daemon.turns import loose_end_of
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ class Parts:
     recovery: Recovery
     children: Children
     couriers: Couriers
+    claims: Claims
+    tally: Tally
 
 
 def open_storage(config: Config) -> tuple[Storage, str]:
@@ -72,13 +77,15 @@ def assemble(
     records = Records(storage)
     sinks = config.loose_ends.sinks
     inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
+    claims = Claims(storage, partial(inbox.select, name=None, ids=None))
     known = {record.name: record for record in records.subagents()}
     _restore_damaged(records, inbox, known)
     _forget_other_sinks(inbox)
     carrier = partial(_carrier, children=children, environ=environ, state_dir=config.state_dir)
     couriers = Couriers(Courier(sink, carrier(sink), inbox) for sink in sinks)
     inbox.on_show = couriers.add
-    spawner = Spawner(config, storage=storage, records=records, launcher=launcher, environ=environ)
+    planner = Planner(config, records=records, environ=environ)
+    spawner = Spawner(planner, storage=storage, records=records, launcher=launcher)
     turns = [turn for turn, _, _ in records.turns()]
     turns += [record.last_turn.turn for record in known.values()]
     spawner.continue_ids_after(max([*turns, *filter(None, [inbox.newest])], default=None))
@@ -92,11 +99,33 @@ def assemble(
         inbox=inbox,
         launcher=launcher,
         known=known,
-        looked_in=spawner.looked_in,
+        looked_in=planner.looked_in,
     )
+    tally = _tally_of(inbox, subagents, couriers)
     return Parts(
-        records, storage, inbox, launcher, spawner, registry, subagents, recovery, children, couriers
+        records,
+        storage,
+        inbox,
+        launcher,
+        spawner,
+        registry,
+        subagents,
+        recovery,
+        children,
+        couriers,
+        claims,
+        tally,
     )
+
+
+def _tally_of(inbox: Inbox, subagents: Subagents, couriers: Couriers) -> Tally:
+    """Let everything that is to be counted be told to one tally."""
+    tally = Tally(courier.label for courier in couriers.all)
+    inbox.on_end = tally.ended
+    subagents.on_spawn = tally.spawned
+    for courier in couriers.all:
+        courier.on_answer = tally.answered
+    return tally
 
 
 def _carrier(

@@ -46,6 +46,7 @@ _BY_TEXT: Final = tuple(
     )
 )
 _BY_SUBTYPE: Final = {"error_max_turns": ErrorClass.TURNS, "error_max_budget_usd": ErrorClass.BUDGET}
+AT_OWN_BOUND: Final = frozenset(_BY_SUBTYPE)
 _SYNTHETIC: Final = {
     "authentication_failed": ErrorClass.AUTH,
     "oauth_org_not_allowed": ErrorClass.AUTH,

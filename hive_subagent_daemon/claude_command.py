@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hive_subagent_daemon.config_values import FileValue, McpServer
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.regular_files import read_regular
+from hive_subagent_daemon.values import NO_BOUNDS, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,8 +64,12 @@ def arguments(
     model: str | None,
     prompt_file: str | None,
     mcp_config: Path | None,
+    bounds: Bounds = NO_BOUNDS,
 ) -> tuple[str, ...]:
-    """Return claude's command line. Values go as `--flag=value`, since a name may begin with a dash."""
+    """Return claude's command line. Values go as `--flag=value`, since a name may begin with a dash.
+
+    Of the bounds, claude itself keeps to budget and rounds; `--max-turns` works and is not in its help.
+    """
     flags = [str(program), *_ALWAYS]
     if conversation.resumes:
         flags.append(f"--resume={conversation.session_id or conversation.name}")
@@ -76,6 +81,10 @@ def arguments(
         flags.append(f"--model={model}")
     if mcp_config is not None:
         flags.append(f"--mcp-config={mcp_config}")
+    if bounds.max_budget_usd is not None:
+        flags.append(f"--max-budget-usd={bounds.max_budget_usd:f}")
+    if bounds.max_turns is not None:
+        flags.append(f"--max-turns={bounds.max_turns}")
     return tuple(flags)
 
 

@@ -84,6 +84,11 @@ class ClaudeStore:
         """
         return self._folder(directory).titled(normalized(name))
 
+    def transcript(self, session_id: str, directory: Path) -> Path | None:
+        """Return where a session run in `directory` would be on the disk; None for what is no id."""
+        name = f"{session_id}.jsonl"  # told by claude's output: it must not lead anywhere else
+        return self.project_folder(directory) / name if _TRANSCRIPT.fullmatch(name) else None
+
     def warm(self, directory: Path) -> None:
         """Read the titles for `directory` now, so that the next `titled` is quick; never fails."""
         try:

@@ -15,24 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive_subagent_daemon import __version__
+from hive_subagent_daemon import __version__, bridge_main, notices_main
 from hive_subagent_daemon.client import (
     EXAMPLE_URL,
+    TOKEN_FILE_VARIABLE,
+    URL_VARIABLE,
     AddressError,
     Endpoint,
-    TcpEndpoint,
     ToolAnswer,
-    UnixEndpoint,
     UnreachableError,
     call_tool,
 )
+from hive_subagent_daemon.client_options import chosen_endpoint
 from hive_subagent_daemon.errors import RefusedError, SubagentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-URL_VARIABLE = "HIVE_SUBAGENT_URL"
-DEFAULT_URL = EXAMPLE_URL
 MAX_PROMPT_BYTES = 10_000_000
 """The daemon takes no more, so nothing beyond is read from stdin."""
 MOST_AT_ONCE = 100
@@ -45,7 +44,12 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if notices_main.is_meant(words):
+        return notices_main.main(words)
+    if words[:1] == ["mcp"]:
+        return bridge_main.main(words[1:])
+    arguments = _parser().parse_args(words)
     try:
         arguments.command.run(_endpoint(arguments), arguments)
     except AddressError as error:
@@ -93,21 +97,24 @@ def _add_endpoint(parser: argparse.ArgumentParser, *, default: str | None) -> No
     """Take the address before and after the command; the default of the second must not undo the first."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--url", default=default, help=f"address of the daemon (default: ${URL_VARIABLE}, else {DEFAULT_URL})"
+        "--url", default=default, help=f"address of the daemon (default: ${URL_VARIABLE}, else {EXAMPLE_URL})"
     )
     where.add_argument("--socket", metavar="PATH", default=default, help="Unix socket of the daemon")
+    parser.add_argument(
+        "--token-file",
+        metavar="PATH",
+        default=default,
+        help=f"file with the daemon's token (default: ${TOKEN_FILE_VARIABLE}, else no token)",
+    )
 
 
 def _endpoint(arguments: argparse.Namespace) -> Endpoint:
-    if arguments.socket is not None:
-        return UnixEndpoint(Path(arguments.socket))
-    if arguments.url is not None:
-        return TcpEndpoint.from_url(arguments.url)
-    try:
-        return TcpEndpoint.from_url(os.environ.get(URL_VARIABLE) or DEFAULT_URL)
-    except AddressError as error:
-        message = f"${URL_VARIABLE}: {error}"
-        raise AddressError(message) from None
+    return chosen_endpoint(
+        url=arguments.url,
+        socket_path=arguments.socket,
+        token_file=arguments.token_file,
+        environ=os.environ,
+    )
 
 
 def _given(**arguments: str | None) -> dict[str, str]:
@@ -239,11 +246,20 @@ def _open_at_present(endpoint: Endpoint) -> Iterator[ToolAnswer]:
         answer = call_tool(endpoint, "get_loose_ends", {"limit": min(MOST_AT_ONCE, left)})
 
 
+def _mcp(endpoint: Endpoint, _arguments: argparse.Namespace) -> None:
+    bridge_main.run(endpoint)
+
+
+def _no_arguments(_parser: argparse.ArgumentParser) -> None:
+    pass
+
+
 COMMANDS = {
     "start": Command("start a subagent in the background", _start, _start_arguments),
     "continue": Command("give a subagent another turn", _continue, _continue_arguments),
     "interrupt": Command("stop the running turn of a subagent", _interrupt, _interrupt_arguments),
     "status": Command("show what subagents are doing", _status, _status_arguments),
+    "mcp": Command(bridge_main.SUMMARY, _mcp, _no_arguments),
     "loose-ends": Command("show or close the notices of ended turns", _loose_ends, _loose_ends_arguments),
 }
 

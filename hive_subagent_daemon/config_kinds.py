@@ -18,11 +18,10 @@ from hive_subagent_daemon.config_checks import (
     refusal,
     shown,
 )
+from hive_subagent_daemon.values import MOST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-MAX_SECONDS = 365 * 24 * 3600
 
 
 def boolean() -> Kind:
@@ -58,10 +57,22 @@ def whole_number(lowest: int, highest: int | None = None) -> Kind:
 
 def seconds() -> Kind:
     """Return the kind of durations: plain numbers of seconds up to a year, which every timer can take."""
-    allowed = f"a number of seconds from 0 to {MAX_SECONDS}"
+    allowed = f"a number of seconds from 0 to {MOST_SECONDS}"
 
     def _read(value: object, _places: Places) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_SECONDS:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST_SECONDS:
+            raise must_be(value, allowed)
+        return float(value)
+
+    return Kind(allowed, _read)
+
+
+def above_zero(unit: str, highest: float) -> Kind:
+    """Return the kind of amounts that are more than nothing, up to a highest one that everything can take."""
+    allowed = f"a number of {unit} above 0, up to {highest}"
+
+    def _read(value: object, _places: Places) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= highest:
             raise must_be(value, allowed)
         return float(value)
 

@@ -7,9 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hive_subagent_daemon.config_checks import (
-    Fault,
     FaultCollector,
-    FaultsError,
     Kind,
     Places,
     fits_64_bits,
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 AVAILABLE = "available_to_subagents"
-# The entry of this name stands for this daemon.
-OWN_SERVER = "subagent"
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -157,9 +153,6 @@ def _server_entry(value: object, places: Places) -> dict[str, Any]:
 
 def _servers(value: object, places: Places) -> tuple[McpServer, ...]:
     entries: dict[str, dict[str, Any]] = _ENTRIES.read(value, places)
-    if entries.get(OWN_SERVER, {}).get(AVAILABLE):
-        reason = "subagents that start subagents are not available in this version: use false"
-        raise FaultsError([Fault((OWN_SERVER, AVAILABLE), reason)])
     return tuple(_server(name, entry) for name, entry in entries.items())
 
 

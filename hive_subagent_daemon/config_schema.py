@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hive_subagent_daemon.config_amounts import count, size, slice_name
 from hive_subagent_daemon.config_auth import token_file, uids
 from hive_subagent_daemon.config_kinds import (
+    above_zero,
     agent_name,
     boolean,
     choice,
@@ -33,6 +34,7 @@ from hive_subagent_daemon.config_values import (
     Retention,
     ScopeChoice,
 )
+from hive_subagent_daemon.values import MOST_DEPTH, MOST_ROUNDS, MOST_SECONDS, MOST_USD
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.config_checks import Kind
@@ -199,6 +201,30 @@ KEYS: tuple[Key, ...] = (
         _LIMITS.max_prompt_bytes,
     ),
     Key(
+        "limits.timeout_seconds",
+        "Seconds that a turn may take, unless it is given its own; then it is interrupted, at last killed.",
+        above_zero("seconds", MOST_SECONDS),
+        None,
+    ),
+    Key(
+        "limits.max_budget_usd",
+        "What a turn may cost in US dollars, unless it is given its own; claude itself ends it.",
+        above_zero("US dollars", MOST_USD),
+        None,
+    ),
+    Key(
+        "limits.max_turns",
+        "Rounds with the model that a turn may take, unless it is given its own; claude itself ends it.",
+        whole_number(1, MOST_ROUNDS),
+        None,
+    ),
+    Key(
+        "limits.max_depth",
+        "How deep turns may be nested: the agent's own are at 1, those that they start at 2.",
+        whole_number(1, MOST_DEPTH),
+        _LIMITS.max_depth,
+    ),
+    Key(
         "loose_ends.sinks",
         "Where loose ends are sent beside the inbox: URLs and programs.",
         sinks(),
@@ -221,8 +247,4 @@ KEYS: tuple[Key, ...] = (
 
 LATER_KEYS: tuple[LaterKey, ...] = (
     LaterKey("idle_exit_seconds", "Exit after this long without turns and calls."),
-    LaterKey("limits.timeout_seconds", "How long a turn may take."),
-    LaterKey("limits.max_budget_usd", "What a turn may cost."),
-    LaterKey("limits.max_turns", "Rounds a turn may take."),
-    LaterKey("limits.max_depth", "How deep subagents may start subagents."),
 )

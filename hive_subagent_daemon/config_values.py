@@ -7,6 +7,8 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
+from hive_subagent_daemon.values import Bounds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -124,12 +126,21 @@ class Retention:
 
 @dataclass(frozen=True)
 class Limits:
-    """How many turns may run, how large a prompt may be, and how patient the daemon is."""
+    """How many turns may run, what each may take, and how patient the daemon is."""
 
     max_running: int = 8
     exit_grace_seconds: float = 30.0
     stall_after_seconds: float = 360.0
     max_prompt_bytes: int = MOST_PROMPT_BYTES
+    timeout_seconds: float | None = None
+    max_budget_usd: float | None = None
+    max_turns: int | None = None
+    max_depth: int = 1
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a turn may take that is given no bounds of its own."""
+        return Bounds(self.timeout_seconds, self.max_budget_usd, self.max_turns)
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,10 @@ class McpServer:
     # Headers and environment of an entry can hold secrets: not in any repr.
     entry: Mapping[str, Any] = field(repr=False)
     available_to_subagents: bool
+
+
+# The entry of this name stands for this daemon.
+OWN_SERVER: Final = "subagent"
 
 
 @dataclass(frozen=True)
@@ -180,6 +195,11 @@ class Config:
     mcp_servers: tuple[McpServer, ...]
     loose_ends: LooseEnds = LooseEnds()
     auth: Auth = Auth()
+
+    @property
+    def nests(self) -> bool:
+        """Whether subagents get the tools of this daemon themselves."""
+        return any(one.name == OWN_SERVER and one.available_to_subagents for one in self.mcp_servers)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class Courier:
         """Begin with what this sink has not taken yet."""
         self.label = sink.label
         self.on_change: Callable[[], None] = lambda: None
+        self.on_answer: Callable[[str, LooseEnd, Answer], None] = lambda _label, _loose_end, _answer: None
         self.queue = Queue(
             inbox.undelivered(sink.id, stepped_aside=False), inbox.undelivered(sink.id, stepped_aside=True)
         )
@@ -56,6 +57,7 @@ class Courier:
         self._news = anyio.Event()
         self._resting = anyio.Event()
         self._trouble: str | None = None
+        self._trouble_since = 0.0
         self._refusal: str | None = None
 
     def add(self, loose_end_id: str) -> None:
@@ -74,6 +76,11 @@ class Courier:
         if self._trouble is None or not self.queue.waiting:
             return None
         return f"sink {self.label} does not take loose ends: {self._trouble}"
+
+    @property
+    def failing_seconds(self) -> float:
+        """For how long the sink has taken nothing although something waits for it; 0 when all is well."""
+        return 0.0 if self.trouble is None else time.monotonic() - self._trouble_since
 
     def warnings(self) -> list[str]:
         """Say for a reader what is not delivered, why, and what becomes of it."""
@@ -125,6 +132,7 @@ class Courier:
             self.on_change()
             return
         answer = await self._carrier.carry(loose_end_id, body_of(loose_end))
+        self.on_answer(self.label, loose_end, answer)
         match self.queue.step(loose_end_id, answer):
             case Step.DONE:
                 await self._note(loose_end_id, stepped_aside=False)
@@ -194,6 +202,8 @@ class Courier:
                 reason,
                 extra={"SUBAGENT_SINK": self.label},
             )
+        if self.trouble is None:
+            self._trouble_since = time.monotonic()
         self._trouble = reason
         self.on_change()
 
@@ -208,6 +218,11 @@ class Couriers:
     def __init__(self, couriers: Iterable[Courier]) -> None:
         """Take one courier for each sink, in the order of the configuration."""
         self._couriers = tuple(couriers)
+
+    @property
+    def all(self) -> tuple[Courier, ...]:
+        """The courier of each sink."""
+        return self._couriers
 
     def notify(self, on_change: Callable[[], None]) -> None:
         """Call this whenever something was delivered or could not be."""

@@ -16,24 +16,32 @@ from hive_subagent_daemon.access import AccessRule, AllowedUids
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
-from hive_subagent_daemon.errors import StartUpError
+from hive_subagent_daemon.errors import RefusedError, StartUpError
 from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, names_in
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
 from hive_subagent_daemon.mcp_service import build_server
+from hive_subagent_daemon.metrics import Metrics
+from hive_subagent_daemon.nesting import NestedSubagents
+from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
+from hive_subagent_daemon.page import Page
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
+from hive_subagent_daemon.reading import Reading
 from hive_subagent_daemon.reloading import Reloading
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.tokens import BearerToken, TokenError
+from hive_subagent_daemon.token_files import TokenError
+from hive_subagent_daemon.tokens import BearerToken
 from hive_subagent_daemon.upkeep import upkeep
 from hive_subagent_daemon.web import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from starlette.types import ASGIApp
 
     from hive_subagent_daemon.config_values import Config
 
@@ -81,7 +89,7 @@ async def run(
         )
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
-        parts.subagents.notices.extend(notices)
+        parts.subagents.notices.extend([*notices, *_useless_nesting(config)])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
             await _serve(config, parts, listeners, token=token, notifier=notifier, reload=reload)
     finally:
@@ -134,11 +142,21 @@ async def _serve(
         reachable=[listener.url for listener in listeners.all if is_reachable(listener.socket)],
     )
     parts.subagents.reload_trouble = reloading.trouble
+    notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
+
+    def changed() -> None:
+        tell_systemd()
+        notices.changed()
+
+    async def close_streams() -> None:
+        parts.subagents.waits.close()
+        notices.close_streams()
+        await endpoint.close_streams()
 
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = tell_systemd
+        parts.registry.on_change = changed
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
@@ -146,12 +164,12 @@ async def _serve(
     await _settle(config, parts)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reloading=reloading), endpoint.run():
         await serve(
-            Paths({MCP_PATH: endpoint}),
+            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
             listeners.sockets,
             rule=rule,
             started=started,
             stop=stop,
-            close_streams=endpoint.close_streams,
+            close_streams=close_streams,
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
@@ -161,9 +179,40 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
     listen = ListenHandler(InMemorySubscriptionBus())
     # The configured limit on prompts can change while we serve: it is checked at the spawn.
     server = build_server(
-        parts.subagents, version=__version__, max_prompt_bytes=MOST_PROMPT_BYTES, listen=listen
+        parts.subagents,
+        version=__version__,
+        max_prompt_bytes=MOST_PROMPT_BYTES,
+        listen=listen,
+        nested=partial(_nested, parts),
     )
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _useless_nesting(config: Config) -> list[str]:
+    if not config.nests or config.limits.max_depth > 1:
+        return []
+    notice = (
+        "subagents get the tools of this daemon (mcp_servers.subagent), and max_depth = 1 refuses each of "
+        "their starts: set limits.max_depth = 2, or take the tools away"
+    )
+    _log.warning("%s", notice)
+    return [notice]
+
+
+def _nested(parts: Parts, turn_id: str) -> NestedSubagents:
+    """Return the service for callers inside a turn."""
+    turn = parts.registry.turn_with(turn_id)
+    if turn is None:
+        message = f"turn {turn_id} is beginning or ending right now: try again in a moment."
+        raise RefusedError(message)
+    return NestedSubagents(parts.subagents, parts.registry, parts.inbox, turn=turn)
+
+
+def _shown_paths(config: Config, parts: Parts) -> dict[str, ASGIApp]:
+    """Return the paths that only show something, for people and for Prometheus."""
+    page = Page(parts.subagents, inbox=parts.inbox, store=parts.spawner.planner.store, agent=config.agent)
+    shown = {"/": page.html, "/style.css": page.style, "/metrics": Metrics(parts).text}
+    return {path: Reading(produce) for path, produce in shown.items()}
 
 
 def _tell_systemd(parts: Parts, notifier: Notifier) -> None:
@@ -184,7 +233,8 @@ def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerTo
     """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
     hosts = listeners.names | names_in(config.listen)
     allowed = AllowedUids(config.auth.allow_uids)
-    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allowed, token)
+    open_to_turns = MCP_PATH if config.nests else None
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allowed, token, open_to_turns)
 
 
 def _tell_addresses(listeners: Listeners) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hive_subagent_daemon.values import Oom
+from hive_subagent_daemon.values import NO_BOUNDS, Bounds, Oom
 
 if TYPE_CHECKING:
     from hive_subagent_daemon.cgroups import OomCounters
@@ -22,7 +22,8 @@ class Evidence:
     `oom_before` of the kernel's kills for lack of memory were long before the end; `oom_stops` says that
     systemd ends the turn after one (OOMPolicy=stop), `by_oomd` that it was systemd-oomd. `strayed`: claude
     had left its scope. `looked_in` says where claude looked for a session. `expected_servers` were given by
-    --mcp-config; `unreadable` says what of its output could not be read.
+    --mcp-config; `unreadable` says what of its output could not be read. `bounds` held for the turn. `nested`
+    are subagents that it has started and that run on.
     """
 
     exit: Exit
@@ -42,6 +43,8 @@ class Evidence:
     expected_servers: tuple[str, ...] = ()
     looked_in: str = ""
     unreadable: str | None = None
+    bounds: Bounds = NO_BOUNDS
+    nested: tuple[str, ...] = ()
 
 
 def with_counters(evidence: Evidence, counters: OomCounters | None, *, limit_bytes: int | None) -> Evidence:

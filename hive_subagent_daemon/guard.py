@@ -10,6 +10,7 @@ import anyio
 from hive_subagent_daemon.access import (
     CONNECTION_KEY,
     HEALTH_PATH,
+    TURN_KEY,
     AccessRule,
     Connection,
     Refusal,
@@ -99,18 +100,25 @@ class AccessGuard:
             return refusal
         if open_to_all:
             return _NOTHING
-        turn = await self._refused_turn(connection)
-        if turn is None:
+        in_turn = await self._refused_turn(scope, connection)
+        if in_turn is None:
             connection.admitted()
-        return turn
+        return in_turn
 
-    async def _refused_turn(self, connection: Connection) -> Refusal | None:
-        """Refuse a caller inside a turn; nobody gets in for a lack of what tells who it is."""
+    async def _refused_turn(self, scope: Scope, connection: Connection) -> Refusal | None:
+        """Refuse a caller inside a turn, or let it in as that turn where that is wanted.
+
+        Nobody gets in for a lack of what tells who it is.
+        """
         try:
-            return refused_turn(await connection.turn(self._rule.turn_of_peer))
+            turn = await connection.turn(self._rule.turn_of_peer)
         except OSError as error:
             reason = error.strerror or error
             return Refusal(503, f"Refused: who calls cannot be found out now ({reason}); try again.")
+        if turn is not None and scope["path"] == self._rule.open_to_turns:
+            scope["state"][TURN_KEY] = turn
+            return None
+        return refused_turn(turn)
 
 
 def _with_plain_host(scope: Scope, connection: Connection, hosts: frozenset[str]) -> Scope:

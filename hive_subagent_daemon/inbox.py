@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon import clock
+from hive_subagent_daemon.names import any_name
 from hive_subagent_daemon.values import Undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hive_subagent_daemon.records import Records
-    from hive_subagent_daemon.values import LooseEnd
+    from hive_subagent_daemon.values import LooseEnd, Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Inbox:
         # A file is read, changed and written by one thread at a time.
         self._changing = threading.Lock()
         self.on_show: Callable[[str], None] = lambda _loose_end_id: None
+        self.on_end: Callable[[Outcome], None] = lambda _outcome: None
 
     @property
     def open_count(self) -> int:
@@ -76,16 +78,35 @@ class Inbox:
         """Let a stored loose end appear among the open ones."""
         entry = _Entry(loose_end.outcome.name, loose_end.closed_at, undelivered=self._to_all)
         if self._entries.setdefault(loose_end.id, entry) is entry:
+            self.on_end(loose_end.outcome)
             self.on_show(loose_end.id)
 
-    def select(self, *, name: str | None, ids: Iterable[str] | None) -> list[str]:
-        """Return the ids of open loose ends, oldest first; with `ids`, which of them exist, also closed."""
+    def select(
+        self,
+        *,
+        name: str | None,
+        ids: Iterable[str] | None,
+        among: Callable[[str], bool] = any_name,
+    ) -> list[str]:
+        """Return the ids of open loose ends, oldest first; with `ids`, which of them exist, also closed.
+
+        Only those of names that `among` is true of.
+        """
         entries = dict(self._entries)  # a purge in another thread may go on meanwhile
         if ids is not None:
             chosen = [i for i in dict.fromkeys(ids) if i in entries]
         else:
             chosen = [i for i, entry in entries.items() if entry.closed_at is None]
-        return sorted(i for i in chosen if name is None or entries[i].name == name)
+        return sorted(i for i in chosen if name in (None, entries[i].name) and among(entries[i].name))
+
+    def unsettled(self, *, name: str | None = None) -> list[str]:
+        """Return the ids of those that are open or not delivered everywhere, newest first."""
+        found = [
+            i
+            for i, entry in list(self._entries.items())
+            if (entry.closed_at is None or entry.undelivered) and name in (None, entry.name)
+        ]
+        return sorted(found, reverse=True)
 
     def read(self, loose_end_id: str) -> LooseEnd | None:
         """Return one loose end; None when its file is gone or damaged. Blocks; raises OSError."""

@@ -30,6 +30,13 @@ STDERR_CHARACTERS: Final = 1_500
 # claude ends by itself when it gets these two, with the shell's code for them.
 _DYING_CODES: Final = {143: signal.SIGTERM, 129: signal.SIGHUP}
 _SUPERVISOR_HINT: Final = "background"
+_HINTS: Final = {
+    ErrorClass.AUTH: "Fix claude's login or key first; further starts will fail the same way.",
+    ErrorClass.LIMIT: "A usage or rate limit: wait before starting or continuing more.",
+    ErrorClass.API: "The API or the network failed, not the work: continue this one after a while.",
+    ErrorClass.CONTEXT: "The conversation no longer fits: start a fresh subagent with a smaller batch.",
+    ErrorClass.BUDGET: "No credit or budget is left: further starts will fail the same way.",
+}
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -91,6 +98,7 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         limited_until=_limited_until(error, error_class, evidence),
         cost_usd=result.cost_usd,
         rounds=result.rounds,
+        at_own_bound=result.subtype in classify.AT_OWN_BOUND,
     )
 
 
@@ -140,6 +148,8 @@ def _killed(evidence: Evidence) -> Verdict | None:
 def _by_whom(cause: Cause, evidence: Evidence) -> str:
     if cause is Cause.UNKNOWN:
         return " by somebody outside this daemon"
+    if cause is Cause.TIMEOUT and evidence.bounds.timeout_seconds is not None:
+        return f" (timeout: it had {evidence.bounds.timeout_seconds:g} s)"
     if cause is not Cause.OOM or evidence.oom is None:
         return f" ({cause})"
     killer = "systemd-oomd" if evidence.by_oomd else "the kernel"
@@ -256,25 +266,34 @@ def _limited_until(error: str, error_class: ErrorClass, evidence: Evidence) -> s
     return classify.limited_until(error) if told is None else classify.epoch_as_text(told)
 
 
+def _is_own_bound(evidence: Evidence) -> bool:
+    result = evidence.seen.result
+    return result is not None and result.subtype in classify.AT_OWN_BOUND
+
+
+def _bound(name: str, given: float | None) -> str:
+    """Say that a turn had all that it was given of something."""
+    told = "" if given is None else f" of {given:g}"
+    return (
+        f"The turn reached its {name}{told}, so its work may be incomplete: continue it, where it is worth "
+        "that with more, or start smaller batches."
+    )
+
+
 def _with_hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str:
     """Cut an error to its bound and add what to do about it."""
     error = error if len(error) <= ERROR_CHARACTERS else f"{error[: ERROR_CHARACTERS - 1]}…"
-    match error_class:
-        case ErrorClass.SESSION_NOT_FOUND:
-            return f"{error}\n{evidence.looked_in}"
-        case ErrorClass.AUTH:
-            return f"{error}\nFix claude's login or key first; further starts will fail the same way."
-        case ErrorClass.LIMIT:
-            return f"{error}\nA usage or rate limit: wait before starting or continuing more."
-        case ErrorClass.API:
-            return f"{error}\nThe API or the network failed, not the work: continue this one after a while."
-        case ErrorClass.CONTEXT:
-            return f"{error}\nThe conversation no longer fits: start a fresh subagent with a smaller batch."
-        case ErrorClass.BUDGET:
-            return f"{error}\nNo credit or budget is left: further starts will fail the same way."
-        case _ if not evidence.seen.init and _SUPERVISOR_HINT in error.lower():
-            return (
-                f"{error}\nclaude's own background mode may hold this session: stop it there, then continue."
-            )
-        case _:
-            return error
+    hint = _hint(error, error_class, evidence)
+    return error if hint is None else f"{error}\n{hint}"
+
+
+def _hint(error: str, error_class: ErrorClass, evidence: Evidence) -> str | None:
+    if error_class is ErrorClass.SESSION_NOT_FOUND:
+        return evidence.looked_in
+    if error_class is ErrorClass.TURNS:
+        return _bound("max_turns", evidence.bounds.max_turns)
+    if error_class is ErrorClass.BUDGET and _is_own_bound(evidence):
+        return _bound("max_budget_usd", evidence.bounds.max_budget_usd)
+    if error_class not in _HINTS and not evidence.seen.init and _SUPERVISOR_HINT in error.lower():
+        return "claude's own background mode may hold this session: stop it there, then continue."
+    return _HINTS.get(error_class)

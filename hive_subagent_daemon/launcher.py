@@ -32,6 +32,10 @@ class Leftovers:
     strays: tuple[str, ...] = ()
     alive: tuple[str, ...] = ()
 
+    def __add__(self, other: Leftovers) -> Leftovers:
+        """Return what both have done."""
+        return Leftovers(self.killed + other.killed, self.strays + other.strays, self.alive + other.alive)
+
 
 @dataclass(frozen=True)
 class Placed:

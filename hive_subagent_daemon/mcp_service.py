@@ -15,7 +15,9 @@ import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from starlette.requests import HTTPConnection
 
+from hive_subagent_daemon.access import TURN_KEY
 from hive_subagent_daemon.argument_rules import quoted
 from hive_subagent_daemon.arguments import checked_arguments
 from hive_subagent_daemon.errors import RefusedError
@@ -23,7 +25,7 @@ from hive_subagent_daemon.tool_texts import INSTRUCTIONS
 from hive_subagent_daemon.tools import TOOLS, Answer, Subagents, ToolBinding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.subscriptions import ListenHandler
@@ -38,9 +40,16 @@ logger = logging.getLogger(__name__)
 
 
 def build_server(
-    subagents: Subagents, *, version: str, max_prompt_bytes: int, listen: ListenHandler | None = None
+    subagents: Subagents,
+    *,
+    version: str,
+    max_prompt_bytes: int,
+    listen: ListenHandler | None = None,
+    nested: Callable[[str], Subagents] | None = None,
 ) -> Server[Any]:
     """Return the MCP server, ready for the SDK's session manager.
+
+    A caller inside a turn is served by what `nested` returns for that turn; it may raise RefusedError.
 
     A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused. `listen` answers the standing stream
     that a client of the 2026 era opens (claude does); whoever passes it has to close it at the end.
@@ -54,13 +63,18 @@ def build_server(
         return types.ListToolsResult(tools=[binding.tool for binding in TOOLS])
 
     async def call_tool(
-        _context: ServerRequestContext[Any], params: types.CallToolRequestParams
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         if (binding := bindings.get(params.name)) is None:
             message = f"Unknown tool {quoted(params.name)}: this server has {', '.join(bindings)}."
             raise MCPError(code=types.INVALID_PARAMS, message=message)
+        turn = _turn_of_caller(context)
+
+        def service() -> Subagents:
+            return subagents if turn is None or nested is None else nested(turn)
+
         return await _answer(
-            binding, subagents, arguments=params.arguments or {}, max_prompt_bytes=max_prompt_bytes
+            binding, service, arguments=params.arguments or {}, max_prompt_bytes=max_prompt_bytes
         )
 
     hint = CacheHint(ttl_ms=LIST_IS_FRESH_MS, scope="private")
@@ -79,14 +93,24 @@ def build_server(
     )
 
 
+def _turn_of_caller(context: ServerRequestContext[Any]) -> str | None:
+    """Return the turn that the guard has found the caller to be inside of."""
+    request = context.request
+    return request.scope["state"].get(TURN_KEY) if isinstance(request, HTTPConnection) else None
+
+
 async def _answer(
-    binding: ToolBinding[Any], subagents: Subagents, *, arguments: Mapping[str, Any], max_prompt_bytes: int
+    binding: ToolBinding[Any],
+    service: Callable[[], Subagents],
+    *,
+    arguments: Mapping[str, Any],
+    max_prompt_bytes: int,
 ) -> types.CallToolResult:
     """Check the arguments, call the service, and turn whatever comes of it into a tool result."""
     tool = binding.tool.name
     try:
         given = checked_arguments(binding.arguments, arguments, tool=tool, max_prompt_bytes=max_prompt_bytes)
-        answer = _well_formed(await binding.call(subagents, given))
+        answer = _well_formed(await binding.call(service(), given))
         text = binding.text(answer)
     except RefusedError as refusal:
         return types.CallToolResult(content=[_text(str(refusal))], is_error=True)

@@ -19,7 +19,7 @@ from hive_subagent_daemon import clock, names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import GONE_PREFIX
-from hive_subagent_daemon.values import LooseEnd, Outcome
+from hive_subagent_daemon.values import NO_BOUNDS, OF_THE_AGENT, Bounds, LooseEnd, Outcome, Parentage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,8 @@ class TurnRecord:
 
     `pid`, `pid_start` (clock ticks, proc_pid_stat(5) field 22), `cgroup` (of its slice) and the memory limit
     that holds for it are filled in while the process is still held at its gate; `scope` is the scope that it
-    is to get. `oom_outlived` kills for lack of memory had claude outlived when this was stored.
+    is to get. `oom_outlived` kills for lack of memory had claude outlived when this was stored. `bounds` hold
+    for this turn.
     """
 
     turn: str
@@ -59,6 +60,8 @@ class TurnRecord:
     cgroup: str | None = None
     memory_limit_bytes: int | None = None
     oom_outlived: int = 0
+    bounds: Bounds = NO_BOUNDS
+    parentage: Parentage = OF_THE_AGENT
 
 
 @dataclass(frozen=True)

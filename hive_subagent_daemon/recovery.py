@@ -202,6 +202,7 @@ class Recovery:
             expected_servers=record.mcp_servers,
             looked_in=self._looked_in(record.dir),
             unreadable=output.trouble,
+            bounds=record.bounds,
         )
         evidence = with_counters(evidence, counters, limit_bytes=record.memory_limit_bytes)
         output.retire()

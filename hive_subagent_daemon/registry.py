@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from hive_subagent_daemon import clock
+from hive_subagent_daemon import clock, kinship
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.launcher import Leftovers
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
@@ -64,6 +65,7 @@ class Registry:
         self._inbox = inbox
         self.ended = LastTurns(known)
         self._claimed: set[str] = set()
+        self._forced: set[str] = set()
         self._unclaimed = anyio.Event()
         self._giving_up = anyio.Event()
         self._stopping = False
@@ -83,7 +85,14 @@ class Registry:
             self._claimed.discard(name)
             if not self._claimed:
                 self._unclaimed.set()
+                # Nothing is being spawned any more for a turn that was killed.
+                self._forced &= {turn.record.turn for turn in self.running.values()}
             self.on_change()  # a refusal can have told of trouble
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs, or is being spawned by a call."""
+        return bool(self.running or self._claimed)
 
     def _check_free(self, name: str) -> None:
         if self._stopping:
@@ -111,13 +120,56 @@ class Registry:
             raise RefusedError(message)
 
     def attend(self, turn: Turn) -> None:
-        """Take over a spawned turn: it is followed to its end from now on."""
+        """Take over a spawned turn: it is followed to its end from now on.
+
+        One whose parent was killed while it was spawned is killed too.
+        """
         record = turn.record
         self.running[record.name] = turn
         self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
         self._some_running.set()
+        if record.parentage.turn in self._forced:
+            self._start_soon(partial(self._kill, turn), f"killing {record.turn}")
         _log.info("turn %s of %s began", record.turn, record.name, extra=_fields(turn))
         self.on_change()
+
+    def knows(self, name: str) -> bool:
+        """Tell whether a subagent of this name runs or is remembered."""
+        return name in self.running or name in self.known
+
+    def parent_of(self, name: str) -> str | None:
+        """Return the subagent that gave a name its running or last turn; None: the agent, or nobody."""
+        if (turn := self.running.get(name)) is not None:
+            return turn.record.parentage.name
+        record = self.known.get(name)
+        return record.last_turn.parentage.name if record else None
+
+    def turn_with(self, turn_id: str) -> Turn | None:
+        """Return a running turn by its id."""
+        return next((turn for turn in self.running.values() if turn.record.turn == turn_id), None)
+
+    def nested_in(self, turn_id: str) -> list[Turn]:
+        """Return the running turns that a turn has started, and those that they have."""
+        return kinship.nested_in(turn_id, self.running.values())
+
+    def tree(self) -> list[str]:
+        """Return the names that run, each followed by those that it has started."""
+        return kinship.as_tree({name: self.parent_of(name) for name in self.running})
+
+    async def _kill(self, turn: Turn) -> None:
+        await turn.kill(Cause.FORCED_INTERRUPT)
+
+    def is_forced(self, turn: Turn) -> bool:
+        """Tell whether a turn is being killed by `force`."""
+        return turn.record.turn in self._forced
+
+    async def force(self, turn: Turn) -> Leftovers:
+        """Kill a turn, then those that it has started; return what was killed of all of them."""
+        leftovers = Leftovers()
+        for one in [turn, *self.nested_in(turn.record.turn)]:
+            self._forced.add(one.record.turn)
+            leftovers += await one.kill(Cause.FORCED_INTERRUPT)
+        return leftovers
 
     def stalled(self) -> dict[str, float]:
         """Return which turns have been silent for too long, and for how many seconds, as of the last look."""
@@ -163,6 +215,10 @@ class Registry:
             await self._note_outlived(turn)
             self._tell_strayed(turn)
             turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
+            if turn.is_overdue():
+                turn.timed_out = True
+                _log.warning("turn %s has taken all its time", turn.record.turn, extra=_fields(turn))
+                self._start_soon(turn.time_out, f"time-out of {turn.record.turn}")
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
                 self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")
@@ -200,7 +256,8 @@ class Registry:
         """Judge a turn as soon as there is what that needs: descriptors, threads, memory. None: given up."""
         while not self._giving_up.is_set():
             try:
-                return await turn.conclude(exit_, ended_at=ended_at)
+                nested = tuple(one.record.name for one in self.nested_in(turn.record.turn))
+                return await turn.conclude(exit_, ended_at=ended_at, nested=nested)
             except OSError as error:
                 told = f"how {turn.record.name} ended cannot be found out yet: {error}"
                 self.unstored[turn.record.turn] = told

@@ -15,7 +15,7 @@ from hive_subagent_daemon import log
 from hive_subagent_daemon.config import changed_keys
 from hive_subagent_daemon.errors import ConfigError
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.tokens import TokenError
+from hive_subagent_daemon.token_files import TokenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -118,12 +118,7 @@ class ScopeChild:
         leftovers = Leftovers() if self.slice_cgroup is None else await self._empty_cgroup(self.slice_cgroup)
         if not strayed:
             return leftovers
-        others = await self._group.empty()
-        return Leftovers(
-            leftovers.killed + others.killed,
-            leftovers.strays + others.strays,
-            leftovers.alive + others.alive,
-        )
+        return leftovers + await self._group.empty()
 
     async def _empty_cgroup(self, cgroup: Path) -> Leftovers:
         if cgroups.is_empty(cgroup):

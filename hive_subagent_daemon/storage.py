@@ -166,7 +166,7 @@ def open_state_dir(path: Path) -> int:
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in ("names", "prompts", "turns", "loose-ends", "slices", "set-aside"):
+        for folder in ("names", "prompts", "turns", "loose-ends", "notices", "slices", "set-aside"):
             (path / folder).mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

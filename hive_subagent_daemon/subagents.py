@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -11,20 +12,24 @@ import anyio
 from hive_subagent_daemon import claude_command, clock, views, walls
 from hive_subagent_daemon.couriers import Couriers
 from hive_subagent_daemon.errors import RefusedError
-from hive_subagent_daemon.spawning import Spawner, TurnRequest
+from hive_subagent_daemon.names import any_name
+from hive_subagent_daemon.planning import TurnRequest
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turn_warnings import mcp_problems
-from hive_subagent_daemon.values import Cause, State
+from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
+from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.launcher import Launcher
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.registry import Registry
+    from hive_subagent_daemon.spawning import Spawner
     from hive_subagent_daemon.turns import Turn
+    from hive_subagent_daemon.values import Bounds, Parentage
     from hive_subagent_daemon.views import Json
 
 INTERRUPT_SECONDS: Final = 4.0
@@ -53,11 +58,13 @@ class Subagents:
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
         self.reload_trouble: Callable[[], Iterable[str]] = tuple
+        self.waits = Waits()
+        self.on_spawn: Callable[[float], None] = lambda _seconds: None
 
     def set_limits(self, limits: Limits) -> None:
         """Use other limits from now on; what runs is not touched."""
         self._registry.limits = limits
-        self._spawner.set_limits(limits)
+        self._spawner.planner.set_limits(limits)
 
     # Starting and continuing
 
@@ -69,11 +76,15 @@ class Subagents:
         model: str | None,
         trigger: str | None,
         dir: str | None,
+        bounds: Bounds,
+        parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Start a fresh subagent; see the contract of the tool."""
         prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
         before = self._registry.known.get(name)
-        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before))
+        return await self._spawn(
+            TurnRequest(name, prompt, prompt_file, model, dir, before, bounds, parentage)
+        )
 
     async def continue_turn(
         self,
@@ -82,10 +93,12 @@ class Subagents:
         prompt: str,
         model: str | None,
         dir: str | None,
+        bounds: Bounds,
+        parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Give a subagent a new turn; see the contract of the tool."""
         before = self._registry.known.get(name)
-        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before))
+        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, bounds, parentage))
         if before is not None and before.last_turn.verdict.kind.cut_off:
             answer["previous_turn"] = views.outcome_json(before.last_turn)
         return answer
@@ -95,10 +108,12 @@ class Subagents:
 
         Not cancelled half-way: a parent that hangs up must not leave a process that nobody attends.
         """
+        asked = time.monotonic()
         with self._registry.claim(request.name), anyio.CancelScope(shield=True):
             turn = await self._spawner.spawn(request)
             self._registry.attend(turn)
             self._spawner.pending.pop(turn.record.turn, None)
+        self.on_spawn(time.monotonic() - asked)
         ahead = self._wall()
         return {
             **({"warnings": [ahead]} if ahead else {}),
@@ -130,7 +145,7 @@ class Subagents:
 
     async def _force(self, turn: Turn) -> Json:
         try:
-            leftovers = await turn.kill(Cause.FORCED_INTERRUPT)
+            leftovers = await self._registry.force(turn)
         except OSError as error:
             message = f"claude was killed; what it had started may still run ({error.strerror}): try again."
             raise RefusedError(message) from error
@@ -143,16 +158,28 @@ class Subagents:
 
     # Telling
 
-    async def status(self, name: str | None) -> Json:
+    async def status(self, name: str | None, *, among: Callable[[str], bool] = any_name) -> Json:
         """Show one subagent or all; see the contract of the tool."""
         if name is not None:
             shown = [self._status_of(name, text_characters=views.NOTICE_TEXT_CHARACTERS)]
-            more = 0
-        else:
-            ordered = [*sorted(self._registry.running), *self._recent()]
-            entries = (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in ordered)
-            shown = views.fitting(entries, most=views.STATUS_ENTRIES)
-            more = len(ordered) - len(shown)
+            return self._status(shown, more=0)
+        names, entries = self._all(among)
+        shown = views.fitting(entries, most=views.STATUS_ENTRIES)
+        return self._status(shown, more=len(names) - len(shown))
+
+    def overview(self, *, most: int) -> Json:
+        """Show all for a person: as `status`, without the limit on what a parent is shown of one answer."""
+        names, entries = self._all()
+        shown = list(islice(entries, most))
+        answer = self._status(shown, more=len(names) - len(shown))
+        return answer | {"running": len(self._registry.running)}
+
+    def _all(self, among: Callable[[str], bool] = any_name) -> tuple[list[str], Iterator[Json]]:
+        """Return all names, running ones first, then the most recent, and what is shown of each."""
+        names = [name for name in (*self._registry.tree(), *self._recent()) if among(name)]
+        return names, (self._status_of(n, text_characters=views.STATUS_TEXT_CHARACTERS) for n in names)
+
+    def _status(self, shown: list[Json], *, more: int) -> Json:
         return {
             "subagents": shown,
             "more": more,
@@ -160,6 +187,33 @@ class Subagents:
             "claude_version": self._registry.claude_version,
             "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
+        }
+
+    async def wait(self, *, names: list[str] | None, timeout_seconds: float) -> Json:
+        """Wait until one of these turns ends; see the contract of the tool."""
+        running = self._registry.running
+        chosen = sorted(running) if names is None else list(dict.fromkeys(names))
+        unknown = [name for name in chosen if name not in running and name not in self._registry.known]
+        if unknown:
+            message = (
+                f"no turn of {', '.join(map(repr, unknown))} is on record: wait for names that were started, "
+                "as status shows them."
+            )
+            raise RefusedError(message)
+        turns = [running[name] for name in chosen if name in running]
+        if turns and len(turns) == len(chosen):
+            await self.waits.first_end(turns, within_seconds=timeout_seconds)
+        ended = [name for name in chosen if name not in running or running[name] not in turns]
+        entries = (
+            self._status_of(name, text_characters=views.STATUS_TEXT_CHARACTERS)
+            for name in sorted(chosen, key=lambda name: name not in ended)
+        )
+        shown = views.fitting(entries, most=views.STATUS_ENTRIES)
+        return {
+            "ended": ended,
+            "timed_out": bool(chosen) and not ended,
+            "subagents": shown,
+            "more": len(chosen) - len(shown),
         }
 
     def _recent(self) -> list[str]:
@@ -174,7 +228,7 @@ class Subagents:
             return self._status_of_running(turn)
         record = self._registry.known.get(name)
         if record is None:
-            unknown = dict.fromkeys(("dir", "session_id", "model", "turn", "last_turn"))
+            unknown = dict.fromkeys(("dir", "session_id", "model", "turn", "parent", "depth", "last_turn"))
             return {"name": name, "state": State.UNKNOWN.value, **unknown}
         outcome = record.last_turn
         return {
@@ -184,6 +238,8 @@ class Subagents:
             "session_id": record.session_id,
             "model": outcome.model or record.model,
             "turn": outcome.turn,
+            "parent": outcome.parentage.name,
+            "depth": outcome.parentage.depth,
             "last_turn": views.outcome_json(outcome, text_characters=text_characters),
         }
 
@@ -199,6 +255,8 @@ class Subagents:
             "session_id": turn.session_id,
             "model": (seen.init.model if seen.init else None) or record.model,
             "turn": record.turn,
+            "parent": record.parentage.name,
+            "depth": record.parentage.depth,
             "running_seconds": round(now - turn.started, 1),
             "age_seconds": round(age, 1),
             "stalled": age > self._registry.limits.stall_after_seconds,
@@ -206,6 +264,11 @@ class Subagents:
             "memory_bytes": turn.child.memory_bytes(),
             "memory_limit_bytes": turn.child.memory_limit_bytes(),
             "mcp_problems": views.bounded(mcp_problems(seen, record.mcp_servers)),
+            "cost_usd": seen.result.cost_usd if seen.result else None,
+            "rounds": seen.result.rounds if seen.result else None,
+            "timeout_seconds": record.bounds.timeout_seconds,
+            "max_budget_usd": record.bounds.max_budget_usd,
+            "max_turns": record.bounds.max_turns,
         }
 
     def _wall(self) -> str | None:
@@ -231,9 +294,16 @@ class Subagents:
 
     # Loose ends
 
-    async def get_loose_ends(self, *, name: str | None, ids: list[str] | None, limit: int) -> Json:
+    async def get_loose_ends(
+        self,
+        *,
+        name: str | None,
+        ids: list[str] | None,
+        limit: int,
+        among: Callable[[str], bool] = any_name,
+    ) -> Json:
         """Read open loose ends, oldest first; see the contract of the tool."""
-        chosen = self._inbox.select(name=name, ids=ids)
+        chosen = self._inbox.select(name=name, ids=ids, among=among)
         most = len(chosen) if ids is not None else limit
         characters = views.WHOLE_TEXT_CHARACTERS if ids is not None else views.NOTICE_TEXT_CHARACTERS
         try:

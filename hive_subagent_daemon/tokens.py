@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon.config_values import CREDENTIALS
-from hive_subagent_daemon.errors import SubagentError
-from hive_subagent_daemon.regular_files import read_regular
+from hive_subagent_daemon.token_files import TokenError, read_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _log = logging.getLogger(__name__)
 
-# 22 characters of base64 are 128 random bits; 16 of anything else are the least that nobody guesses.
-MIN_CHARACTERS: Final = 16
-MAX_CHARACTERS: Final = 4096
-HOW_TO_MAKE_ONE: Final = "`openssl rand -hex 32` makes a good one"
+SETTING: Final = "auth.token_file"
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
-# What an Authorization header can carry (RFC 6750, b64token).
-_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
-
-
-class TokenError(SubagentError):
-    """A token file that cannot be used; the message names it and never shows what is in it."""
 
 
 class BearerToken:
@@ -55,7 +44,7 @@ class BearerToken:
             self.file, self._token = None, None
             return
         path = _place(file, self._environ)
-        self._token = _content(path)
+        self._token = read_token(path, named_by=SETTING)
         self.file = file
         if (mode := path.stat().st_mode) & _OTHERS:
             _log.warning(
@@ -82,29 +71,7 @@ def _place(file: Path, environ: Mapping[str, str]) -> Path:
     if not folder:
         message = (
             f"{file}: {CREDENTIALS} is not set, which systemd does for a service with LoadCredential=; "
-            "add that to the service, or name the file itself in auth.token_file."
+            f"add that to the service, or name the file itself in {SETTING}."
         )
         raise TokenError(message)
     return Path(folder, *file.parts[1:])
-
-
-def _content(path: Path) -> bytes:
-    try:
-        token = read_regular(path, MAX_CHARACTERS + 3).rstrip(b"\r\n")
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        message = f"{path}: the token file cannot be read ({reason}); mend it, or change auth.token_file."
-        raise TokenError(message) from error
-    if not MIN_CHARACTERS <= len(token) <= MAX_CHARACTERS:
-        message = (
-            f"{path}: a token has {MIN_CHARACTERS} to {MAX_CHARACTERS} characters, in one line; "
-            f"{HOW_TO_MAKE_ONE}."
-        )
-        raise TokenError(message)
-    if not _TOKEN.fullmatch(token):
-        message = (
-            f"{path}: a token consists of letters, digits and -._~+/ in one line, because a header has to "
-            f"carry it; {HOW_TO_MAKE_ONE}."
-        )
-        raise TokenError(message)
-    return token

@@ -37,6 +37,9 @@ Start a new subagent in the background and return as soon as its process runs, n
 Put the instructions into a file and pass it as prompt_file; they hold for later turns too. The answer has \
 the turn, the process id and the directory. When the turn ends, get_loose_ends says how.
 
+timeout_seconds, max_budget_usd and max_turns bound this one turn: killed with cause timeout, or failed with \
+the class budget or turns.
+
 Refused while a subagent of this name runs, when the file or the directory cannot be used, and when too \
 many run already; then nothing was started. warnings in the answer tell that the turns before this one \
 failed alike, of a login, a limit or the API: start no more then.
@@ -74,6 +77,16 @@ it is probably stuck. activity says which tool runs or that the API is being tri
 last_turn says how the last turn ended.
 
 To learn that a turn has ended use get_loose_ends; there is no need to call this in a loop.\
+"""
+
+WAIT = """\
+Wait until one of several subagents ends its turn. Use it only when nothing else is left to do before that: \
+the call keeps you from everything else, and a loose end comes without it.
+
+Answers as soon as one of names has ended (without names: one of all that run), at once when one of them \
+does not run, and otherwise after timeout_seconds, at most 240, with timed_out true; then call it again, or \
+look at age_seconds. ended lists those that run no more: read their loose ends, close these, and leave the \
+names out of the next call. The daemon's stop ends the waiting with a refusal.\
 """
 
 GET_LOOSE_ENDS = """\

@@ -1,4 +1,4 @@
-"""The six tools: what clients are told about each, what it takes, and what it calls."""
+"""The seven tools: what clients are told about each, what it takes, and what it calls."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from hive_subagent_daemon.arguments import (
     InterruptArguments,
     StartArguments,
     StatusArguments,
+    WaitArguments,
     input_schema,
 )
+from hive_subagent_daemon.values import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +41,7 @@ class Subagents(Protocol):
         model: str | None,
         trigger: str | None,
         dir: str | None,
+        bounds: Bounds,
     ) -> Answer:
         """Start a fresh subagent; return when its process is confirmed running."""
 
@@ -49,6 +52,7 @@ class Subagents(Protocol):
         prompt: str,
         model: str | None,
         dir: str | None,
+        bounds: Bounds,
     ) -> Answer:
         """Give a subagent a new turn; return when its process is confirmed running."""
 
@@ -57,6 +61,9 @@ class Subagents(Protocol):
 
     async def status(self, name: str | None) -> Answer:
         """Show one subagent, or all."""
+
+    async def wait(self, *, names: list[str] | None, timeout_seconds: float) -> Answer:
+        """Wait until one of these turns has ended, or the time is over."""
 
     async def get_loose_ends(self, *, name: str | None, ids: list[str] | None, limit: int) -> Answer:
         """Read open loose ends, the oldest first."""
@@ -96,11 +103,18 @@ def _call_start(subagents: Subagents, given: StartArguments) -> Awaitable[Answer
         model=given.model,
         trigger=given.trigger,
         dir=given.dir,
+        bounds=_bounds(given),
     )
 
 
 def _call_continue(subagents: Subagents, given: ContinueArguments) -> Awaitable[Answer]:
-    return subagents.continue_turn(name=given.name, prompt=given.prompt, model=given.model, dir=given.dir)
+    return subagents.continue_turn(
+        name=given.name, prompt=given.prompt, model=given.model, dir=given.dir, bounds=_bounds(given)
+    )
+
+
+def _bounds(given: StartArguments | ContinueArguments) -> Bounds:
+    return Bounds(given.timeout_seconds, given.max_budget_usd, given.max_turns)
 
 
 def _call_interrupt(subagents: Subagents, given: InterruptArguments) -> Awaitable[Answer]:
@@ -109,6 +123,10 @@ def _call_interrupt(subagents: Subagents, given: InterruptArguments) -> Awaitabl
 
 def _call_status(subagents: Subagents, given: StatusArguments) -> Awaitable[Answer]:
     return subagents.status(given.name)
+
+
+def _call_wait(subagents: Subagents, given: WaitArguments) -> Awaitable[Answer]:
+    return subagents.wait(names=given.names, timeout_seconds=given.timeout_seconds)
 
 
 def _call_get(subagents: Subagents, given: GetLooseEndsArguments) -> Awaitable[Answer]:
@@ -181,6 +199,20 @@ STATUS = ToolBinding(
     text=answers.status_shown,
 )
 
+WAIT = ToolBinding(
+    tool=types.Tool(
+        name="wait",
+        title="Wait for subagents",
+        description=tool_texts.WAIT,
+        annotations=_reads("Wait for subagents"),
+        input_schema=input_schema(WaitArguments),
+        output_schema=answer_schemas.WAIT_ANSWER,
+    ),
+    arguments=WaitArguments,
+    call=_call_wait,
+    text=answers.waited,
+)
+
 GET_LOOSE_ENDS = ToolBinding(
     tool=types.Tool(
         name="get_loose_ends",
@@ -215,5 +247,13 @@ CLOSE_LOOSE_ENDS = ToolBinding(
     text=answers.closed,
 )
 
-TOOLS: tuple[ToolBinding[Any], ...] = (START, CONTINUE, INTERRUPT, STATUS, GET_LOOSE_ENDS, CLOSE_LOOSE_ENDS)
+TOOLS: tuple[ToolBinding[Any], ...] = (
+    START,
+    CONTINUE,
+    INTERRUPT,
+    STATUS,
+    GET_LOOSE_ENDS,
+    CLOSE_LOOSE_ENDS,
+    WAIT,
+)
 """In the order in which clients see them, which never changes."""

@@ -25,6 +25,8 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
         *_unfinished(evidence, by_itself=by_itself),
         *_left_over(evidence, by_itself=by_itself),
     ]
+    if evidence.nested:
+        warnings.append(f"Subagents that it has started run on: {_some(evidence.nested)}.")
     if evidence.seen.broken_lines:
         warnings.append(f"{evidence.seen.broken_lines} lines of claude's output were not readable.")
     if evidence.unreadable is not None:

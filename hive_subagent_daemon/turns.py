@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 BACKGROUND_GRACE_SECONDS: Final = 600.0
 TERMINATE_SECONDS: Final = 1.0
+TIME_OUT_SECONDS: Final = 10.0
 SETTLED_SECONDS: Final = 2.0
 STORED_TEXT_CHARACTERS: Final = 20_000
 _TITLE_CHARACTERS: Final = 120
@@ -73,6 +74,7 @@ class Turn:
     activity_since: float = field(default_factory=time.monotonic)
     sent: list[SentSignal] = field(default_factory=list)
     stopped_after_result: bool = False
+    timed_out: bool = False
     silent: bool = False
     still_alive: tuple[str, ...] = ()
     strayed: bool = False
@@ -151,8 +153,24 @@ class Turn:
         chatters = time.monotonic() - self.activity_since > max(BACKGROUND_GRACE_SECONDS, grace_seconds)
         return chatters or self.output.age_seconds() > grace
 
-    async def conclude(self, exit_: Exit, *, ended_at: datetime) -> Outcome:
-        """Empty the turn, read the rest of its output, and judge; may be repeated after an error."""
+    def is_overdue(self) -> bool:
+        """Tell whether the turn has taken all its time and has not been stopped for it yet."""
+        limit = self.record.bounds.timeout_seconds
+        return limit is not None and not self.timed_out and time.monotonic() - self.started > limit
+
+    async def time_out(self) -> None:
+        """End a turn whose time is over: interrupt claude, and kill everything if that does not end it."""
+        self.send(signal.SIGINT, Cause.TIMEOUT)
+        with anyio.move_on_after(TIME_OUT_SECONDS):
+            await self.exited.wait()
+            return
+        await self.kill(Cause.TIMEOUT)
+
+    async def conclude(self, exit_: Exit, *, ended_at: datetime, nested: tuple[str, ...] = ()) -> Outcome:
+        """Empty the turn, read the rest of its output, and judge; may be repeated after an error.
+
+        `nested` are the subagents of its own that run on.
+        """
         leftovers = await self.child.empty()
         killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
         by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)
@@ -172,6 +190,8 @@ class Turn:
             expected_servers=self.record.mcp_servers,
             looked_in=self.looked_in,
             unreadable=self.output.trouble,
+            bounds=self.record.bounds,
+            nested=nested,
         )
         evidence = with_counters(evidence, counters, limit_bytes=self.memory_limit_bytes)
         return outcome_of(
@@ -200,6 +220,7 @@ def outcome_of(
         duration_seconds=round(max(duration_seconds, 0.0), 3),
         text_length=_text_length(verdict.text, seen),
         verdict=_bounded(verdict),
+        parentage=record.parentage,
     )
 
 

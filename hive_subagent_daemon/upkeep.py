@@ -90,6 +90,7 @@ async def _keep_house(reloading: Reloading, parts: Parts) -> None:
         try:
             purged = await in_thread(partial(parts.inbox.purge, closed_days=keep.closed_days))
             forgotten = await parts.registry.forget_idle(days=keep.idle_days)
+            await in_thread(partial(parts.claims.tidy, idle_days=keep.idle_days))
             await in_thread(parts.storage.restore_ballast)
             if purged or forgotten:
                 _log.info("removed %d closed loose ends and %d idle names", purged, forgotten)
@@ -101,16 +102,16 @@ async def _keep_house(reloading: Reloading, parts: Parts) -> None:
 
 async def _know_sessions(config: Config, parts: Parts) -> None:
     """Read the titles of the sessions in the usual directory once, so that the first `start` is quick too."""
-    await in_thread(parts.spawner.store.warm, config.work_dir)
+    await in_thread(parts.spawner.planner.store.warm, config.work_dir)
 
 
 async def _probe_claude(parts: Parts) -> None:
     """Find claude and its version once, for `status` and the log."""
     try:
-        program = parts.spawner.find_program()
+        program = parts.spawner.planner.find_program()
         probed = await parts.children.run(
             (str(program), "--version"),
-            environment=parts.spawner.probing_environment,
+            environment=parts.spawner.planner.settled_environment,
             timeout_seconds=_VERSION_SECONDS,
         )
     except (SubagentError, OSError, subprocess.SubprocessError) as error:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+# The highest bounds: beyond them a number is a mistake, and timers and claude's arguments take all below.
+MOST_SECONDS: Final = 365 * 24 * 3600
+MOST_USD: Final = 1_000_000
+MOST_ROUNDS: Final = 1_000_000
+MOST_DEPTH: Final = 10
 
 
 class State(StrEnum):
@@ -95,8 +102,43 @@ class Oom:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What one turn may take, None where nothing bounds it: seconds from spawn to end, US dollars, rounds."""
+
+    timeout_seconds: float | None = None
+    max_budget_usd: float | None = None
+    max_turns: int | None = None
+
+    def or_else(self, others: Bounds) -> Bounds:
+        """Return these, and the others where nothing is said here."""
+        return Bounds(
+            others.timeout_seconds if self.timeout_seconds is None else self.timeout_seconds,
+            others.max_budget_usd if self.max_budget_usd is None else self.max_budget_usd,
+            others.max_turns if self.max_turns is None else self.max_turns,
+        )
+
+
+NO_BOUNDS: Final = Bounds()
+
+
+@dataclass(frozen=True)
+class Parentage:
+    """Who started a turn: by default the agent itself, whose depth is 0, else a turn of a subagent."""
+
+    name: str | None = None
+    turn: str | None = None
+    depth: int = 1
+
+
+OF_THE_AGENT: Final = Parentage()
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """What `judge` found about an ended turn; fields that do not apply are None."""
+    """What `judge` found about an ended turn; fields that do not apply are None.
+
+    `at_own_bound`: the turn had all the rounds or all the money that it was given.
+    """
 
     kind: OutcomeKind
     cause: Cause | None = None
@@ -109,6 +151,7 @@ class Verdict:
     limited_until: str | None = None
     cost_usd: float | None = None
     rounds: int | None = None
+    at_own_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +171,7 @@ class Outcome:
     duration_seconds: float
     text_length: int
     verdict: Verdict = field(repr=False)
+    parentage: Parentage = OF_THE_AGENT
 
     @property
     def state(self) -> State:

@@ -47,6 +47,8 @@ def outcome_json(outcome: Outcome, *, text_characters: int = NOTICE_TEXT_CHARACT
         "cost_usd": verdict.cost_usd,
         "rounds": verdict.rounds,
         "duration_seconds": outcome.duration_seconds,
+        "parent": outcome.parentage.name,
+        "depth": outcome.parentage.depth,
         "started_at": outcome.started_at,
         "ended_at": outcome.ended_at,
     }

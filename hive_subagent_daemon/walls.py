@@ -102,7 +102,10 @@ def _leading(told: Sequence[Outcome], error_class: ErrorClass) -> list[Outcome]:
     """Return the outcomes from the first on that failed with this class."""
     alike: list[Outcome] = []
     for outcome in told:
-        if outcome.verdict.kind is not OutcomeKind.FAILED or outcome.verdict.error_class is not error_class:
+        verdict = outcome.verdict
+        if verdict.kind is not OutcomeKind.FAILED or verdict.error_class is not error_class:
+            break
+        if verdict.at_own_bound:  # it got through, as far as it was allowed to
             break
         alike.append(outcome)
     return alike

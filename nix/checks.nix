@@ -43,7 +43,8 @@ let
   faultsOf =
     agents:
     map (each: each.message) (
-      lib.filter (each: !each.assertion) (configurationOf [ { services.hive-subagent = { inherit agents; }; } ]).config.assertions
+      lib.filter (each: !each.assertion)
+        (configurationOf [ { services.hive-subagent = { inherit agents; }; } ]).config.assertions
     );
 in
 {
@@ -51,12 +52,7 @@ in
   unit-tests = pkgs.hive-subagent-daemon.overridePythonAttrs {
     pname = "hive-subagent-daemon-unit-tests";
     doCheck = true;
-    nativeCheckInputs = [
-      pythonPackages.hypothesis
-      pythonPackages.pytest-subprocess
-      pythonPackages.pytest-timeout
-      pythonPackages.pytestCheckHook
-    ];
+    nativeCheckInputs = import ./test-packages.nix pythonPackages ++ [ pythonPackages.pytestCheckHook ];
     enabledTestPaths = [ "tests/unit" ];
     # The versions here are not those of pyproject.toml's own environment: their warnings are not errors.
     pytestFlags = [ "--override-ini=filterwarnings=default" ];
@@ -64,6 +60,7 @@ in
   format = treefmtOf.${system}.config.build.check self;
   core = holds "core" (import ../tests/nix/core_cases.nix);
   faults = holds "faults" (import ../tests/nix/fault_cases.nix);
+  values = holds "values" (import ../tests/nix/value_cases.nix);
   layers = holds "layers" (import ../tests/nix/layer_cases.nix { inherit library; });
 
   nixos = holds "nixos" {

@@ -21,6 +21,7 @@ pkgs.buildPythonApplication {
     fileset = lib.fileset.unions [
       ../LICENSE
       ../README.md
+      ../docs
       ../hive_subagent_daemon
       ../pyproject.toml
       ../tests
@@ -31,10 +32,14 @@ pkgs.buildPythonApplication {
 
   dependencies = [
     pkgs.anyio
+    pkgs.click
     pkgs.h11
     pkgs.jeepney
+    pkgs.jinja2
     pkgs.mcp
+    pkgs.prometheus-client
     pkgs.pydantic
+    pkgs.rich
     pkgs.sdnotify
     pkgs.starlette
     pkgs.systemd-python
@@ -49,6 +54,10 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
+    "hive_subagent_daemon.command_main"
+    # Imported only when they are asked for:
+    "hive_subagent_daemon.metric_families"
+    "hive_subagent_daemon.page_rendering"
   ];
 
   passthru = { inherit python; };

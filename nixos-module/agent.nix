@@ -13,18 +13,40 @@ let
   core = import ./core.nix;
   mcp = config.hyperhive.mcp;
   cfg = mcp.subagent;
-  servers = config.hyperhive.extraMcpServers;
+  # A key that another module declares is no slip of the user's, however near it is to one of ours.
+  servers = lib.mapAttrs (
+    _: server: removeAttrs server (lib.filter (key: core.meantKey key != null) (lib.attrNames leaves))
+  ) config.hyperhive.extraMcpServers;
 
   own = config.services.hive-subagent.agents.${cfg.agent};
-  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others.
-  ownEntry = {
+  address = core.url own.listenAddress own.port;
+  # The entry of the daemon itself: every leaf a default of its own, so that overriding one keeps the others. Some
+  # agents know only servers that they start: for them there is the bridge.
+  entryOverHttp = {
     type = "http";
-    url = core.url own.listenAddress own.port;
+    url = address;
+    allowedTools = [ "*" ];
+  };
+  entryOfBridge = {
+    type = "stdio";
+    command = lib.getExe' config.services.hive-subagent.package "hive-subagent";
+    args = [
+      "mcp"
+      "--url"
+      address
+    ];
     allowedTools = [ "*" ];
   };
 
-  # Where another module says what an entry is, that is all an entry can have; else anything goes.
-  isDeclaredElsewhere = leaves: leaves ? url || leaves ? command;
+  # What other modules declare of an entry. Where they do, that is all an entry can have, unless theirs are open, too;
+  # else anything goes.
+  declaredElsewhere =
+    leaves:
+    removeAttrs leaves [
+      "_freeformOptions"
+      "_module"
+      "availableToSubagents"
+    ];
 
   entry =
     { options, ... }:
@@ -37,22 +59,48 @@ let
           Whether subagents of this agent get this MCP server too. Without a single such entry they have none.
         '';
       };
-      config._module.freeformType = lib.mkIf (!isDeclaredElsewhere options) (lib.mkDefault (types.attrsOf types.anything));
+      config._module.freeformType = lib.mkIf (declaredElsewhere options == { }) (
+        lib.mkDefault (types.attrsOf types.anything)
+      );
     };
 
-  leaves = options.hyperhive.extraMcpServers.type.getSubOptions [ ];
-  isOpen = (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
-  fittingEntry = lib.filterAttrs (key: _: isOpen || !isDeclaredElsewhere leaves || leaves ? ${key}) ownEntry;
+  leaves = declaredElsewhere (options.hyperhive.extraMcpServers.type.getSubOptions [ ]);
+  isOpen =
+    (options.hyperhive.extraMcpServers.type.nestedTypes.elemType.nestedTypes or { }) ? freeformType;
+  canHave = key: isOpen || leaves == { } || leaves ? ${key};
+  ownEntry = lib.filterAttrs (key: _: canHave key) (
+    if canHave "url" then entryOverHttp else entryOfBridge
+  );
+  canHaveEntry = canHave "url" || (canHave "command" && canHave "args");
 
   # Other ports of `hyperhive.mcp`: they are on the same loopback address.
   otherPorts = lib.filterAttrs (
     name: value: lib.hasSuffix "HttpPort" name && name != "subagentHttpPort" && lib.isInt value
   ) mcp;
 
-  opted = lib.filterAttrs (_: server: server.availableToSubagents) servers;
+  # What is wrong with an entry, by the names of the options here; only what is well is handed on.
+  faultsOf =
+    name: server:
+    if name == "subagent" && (server.enable or true) != false && core.clientEntry server == { } then
+      [
+        "hyperhive.extraMcpServers.subagent: nothing is left in it. To have no such entry, set hyperhive.mcp.subagent.addMcpServer = false."
+      ]
+    else
+      core.mcpFaults {
+        option = "hyperhive.extraMcpServers";
+        secretEnvironment = "services.hive-subagent.agents.${lib.strings.escapeNixIdentifier cfg.agent}.secretEnvironment";
+      } { ${name} = server; };
+  opted = lib.filterAttrs (
+    name: server: server.availableToSubagents && faultsOf name server == [ ]
+  ) servers;
+
+  # Entries that subagents do not get are left alone where other modules have options of their own for them.
+  isKnownForm = leaves == { } || leaves ? url || leaves ? command;
+  judged = lib.filterAttrs (_: server: isKnownForm || server.availableToSubagents) servers;
 in
 {
-  imports = [ ./default.nix ];
+  # By the path that a host imports, so that a system with both has it once.
+  imports = [ ./. ];
 
   options.hyperhive = {
     mcp = {
@@ -101,8 +149,22 @@ in
   };
 
   config = {
-    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer) {
-      subagent = lib.mapAttrs (_: lib.mkDefault) fittingEntry;
+    assertions = lib.mkIf cfg.enable (
+      map (message: {
+        assertion = false;
+        inherit message;
+      }) (lib.concatLists (lib.mapAttrsToList faultsOf judged))
+    );
+    warnings = lib.mkIf (cfg.enable && cfg.addMcpServer && !canHaveEntry) [
+      (
+        "hyperhive.extraMcpServers: servers have neither url nor command and args here, so the daemon of this agent was not added to them. "
+        + "Start claude with --mcp-config /etc/hive-subagent/${cfg.agent}.mcp.json, and set "
+        + "hyperhive.mcp.subagent.addMcpServer = false to silence this."
+      )
+    ];
+
+    hyperhive.extraMcpServers = lib.mkIf (cfg.enable && cfg.addMcpServer && canHaveEntry) {
+      subagent = lib.mapAttrs (_: lib.mkDefault) ownEntry;
     };
 
     services.hive-subagent = lib.mkIf cfg.enable {
@@ -110,11 +172,18 @@ in
         user = lib.mkDefault cfg.user;
         port = lib.mkDefault mcp.subagentHttpPort;
         optionNames = {
+          agent = "hyperhive.mcp.subagent.agent";
+          mcpServers = "hyperhive.extraMcpServers";
           user = "hyperhive.mcp.subagent.user";
           port = "hyperhive.mcp.subagentHttpPort";
         };
         mcpServers = lib.mapAttrs (
-          _: server: core.clientEntry server // { availableToSubagents = true; enable = server.enable or true; }
+          _: server:
+          core.clientEntry server
+          // {
+            availableToSubagents = true;
+            enable = (server.enable or true) != false;
+          }
         ) opted;
       };
       otherPortUsers = lib.mapAttrsToList (name: port: {

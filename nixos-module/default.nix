@@ -34,9 +34,12 @@ let
         cp ${file} $out
       '';
     in
-    if agent.checkConfig && pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform then checked else file;
+    if agent.checkConfig && pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform then
+      checked
+    else
+      file;
 
-  # What core.unitsOf wants to know of an agent.
+  # What core.unitsOf and its like want to know of an agent.
   plainAgent = name: agent: {
     inherit name;
     inherit (agent)
@@ -44,9 +47,14 @@ let
       port
       sliceConfig
       startAtBoot
-      user
+      workDir
       ;
     inherit (agent.limits) slice;
+    option = optionOf name;
+    # NixOS lets a user have another name than its attribute.
+    user = (accountOf agent).name or agent.user;
+    group = (accountOf agent).group or null;
+    home = (accountOf agent).home or null;
     address = agent.listenAddress;
     uid = uidOf agent;
     credentials = agent.credentials // agent.secretEnvironment;
@@ -56,7 +64,7 @@ let
       "${configFileOf name agent}"
     ];
     path = core.searchPath {
-      inherit (agent) user;
+      user = (accountOf agent).name or agent.user;
       home = (accountOf agent).home or null;
       packages = map lib.getBin agent.extraPackages;
     };
@@ -66,25 +74,32 @@ let
       systemctl = "${config.systemd.package}/bin/systemctl";
     };
   };
+  plainAgents = lib.mapAttrsToList plainAgent agents;
+  toBeMade = lib.filter (agent: agents.${agent.name}.createWorkDir) plainAgents;
 
-  units = lib.mapAttrsToList (name: agent: core.unitsOf (plainAgent name agent)) agents;
-  merged = manager: kind: lib.mkMerge (map (each: lib.mapAttrs (_: gentle kind) each.${manager}.${kind}) units);
+  units = core.unitsOf plainAgents;
+  merged = manager: kind: lib.mapAttrs (_: gentle) units.${manager}.${kind};
 
   # Every single setting of a unit can be overridden by a plain definition in systemd.services and the like.
-  gentle =
-    kind: unit:
-    lib.mapAttrs (
-      key: value:
-      if lib.elem key [ "serviceConfig" "socketConfig" "sliceConfig" "unitConfig" ] then
-        lib.mapAttrs (_: lib.mkDefault) value
-      else if key == "environment" then
-        # NixOS gives every service a PATH at the priority of a plain definition.
-        lib.mapAttrs (name: if name == "PATH" then lib.mkOverride 90 else lib.mkDefault) value
-      else if lib.isList value then
-        value
-      else
-        lib.mkDefault value
-    ) unit;
+  gentle = lib.mapAttrs (
+    key: value:
+    if
+      lib.elem key [
+        "serviceConfig"
+        "socketConfig"
+        "sliceConfig"
+        "unitConfig"
+      ]
+    then
+      lib.mapAttrs (_: lib.mkDefault) value
+    else if key == "environment" then
+      # NixOS gives every service a PATH at the priority of a plain definition.
+      lib.mapAttrs (name: if name == "PATH" then lib.mkOverride 90 else lib.mkDefault) value
+    else if lib.isList value then
+      value
+    else
+      lib.mkDefault value
+  );
 
   portUsers = lib.mapAttrsToList (name: agent: {
     who = "the daemon of agent ${name}";
@@ -92,6 +107,23 @@ let
     address = agent.listenAddress;
     inherit (agent) port;
   }) agents;
+
+  homeWarnings =
+    agent:
+    let
+      given = agents.${agent.name};
+      # A user that is not declared is an error already.
+      isUseless =
+        agent.uid != null
+        && lib.elem agent.home [
+          "/var/empty"
+          "/"
+        ];
+    in
+    lib.optional (isUseless && !(given.environment ? CLAUDE_CONFIG_DIR)) (
+      "${agent.option}.user: the home of ${agent.user} is ${agent.home}, where claude cannot keep its login and its sessions. "
+      + "Set users.users.${given.user}.home (and createHome), or ${agent.option}.environment.CLAUDE_CONFIG_DIR."
+    );
 
   faults =
     core.rangeFaults "services.hive-subagent.portRange" cfg.portRange
@@ -105,7 +137,9 @@ let
         }
       ) agents
     )
-    ++ core.portFaults (portUsers ++ cfg.otherPortUsers);
+    ++ core.portFaults (portUsers ++ cfg.otherPortUsers)
+    ++ core.sharedSliceFaults plainAgents
+    ++ core.directoryClashes toBeMade;
 in
 {
   imports = [ ./options.nix ];
@@ -116,8 +150,11 @@ in
       inherit message;
     }) faults;
 
+    warnings = lib.concatMap homeWarnings plainAgents;
+
     # The command `hive-subagent`, for people.
     environment.systemPackages = [ cfg.package ];
+    environment.extraInit = core.shellInit plainAgents;
 
     # For the agent's own claude: claude --mcp-config /etc/hive-subagent/NAME.mcp.json
     environment.etc = lib.mapAttrs' (
@@ -136,23 +173,25 @@ in
     # managed by NixOS, it takes no such definition.)
     users.users = lib.mkIf (config.users.manageLingering or true) (
       lib.mkMerge (
-        lib.mapAttrsToList (_: agent: lib.mkIf (agent.user != "root") { ${agent.user}.linger = lib.mkDefault true; }) agents
+        lib.mapAttrsToList (
+          _: agent: lib.mkIf (agent.user != "root") { ${agent.user}.linger = lib.mkDefault true; }
+        ) agents
       )
     );
 
-    systemd.tmpfiles.settings.hive-subagent = lib.mkMerge (
-      lib.mapAttrsToList (
-        _: agent:
-        lib.mkIf agent.createWorkDir {
-          # The colons: only where the directory is missing.
-          ${agent.workDir}.d = {
+    systemd.tmpfiles.settings.hive-subagent = lib.mapAttrs' (
+      path: owner:
+      lib.nameValuePair (core.tmpfilesPath path) {
+        # The colons: only where the directory is missing.
+        d = lib.mapAttrs (_: lib.mkDefault) (
+          {
             mode = ":0755";
-            user = ":${agent.user}";
-            group = ":${(accountOf agent).group or "-"}";
-          };
-        }
-      ) agents
-    );
+            user = ":${owner.user}";
+          }
+          // lib.optionalAttrs (owner.group != null) { group = ":${owner.group}"; }
+        );
+      }
+    ) (core.workDirectories toBeMade);
 
     systemd.services = merged "system" "services";
     systemd.sockets = merged "system" "sockets";

@@ -16,9 +16,14 @@ let
   # A place on the machine. Nix paths are let through here and refused by an assertion that says why.
   place = types.either types.path types.str;
 
-  memory = types.nullOr (types.either types.ints.unsigned (types.strMatching "[0-9]+[KMGT]?|[0-9]+%|infinity"));
+  # What fits is checked by an assertion, which can say more than a type.
+  amount = types.nullOr (types.either types.int types.str);
 
-  perTurn = what: "${what} of every single turn. `null` sets no limit.";
+  memory =
+    perTurn:
+    "${perTurn}: a number of bytes, or text such as `512M`, `2G`, `40%` of all memory, or `infinity`.";
+
+  perTurn = what: "${what} of every single turn; `null` sets no limit";
 
   mcpServer = types.submodule {
     freeformType = (pkgs.formats.json { }).type;
@@ -86,28 +91,28 @@ let
       '';
     };
     MemoryMax = mkOption {
-      type = memory;
+      type = amount;
       default = null;
       example = "4G";
-      description = perTurn "Memory above which the kernel kills a process";
+      description = memory (perTurn "Memory above which the kernel kills a process");
     };
     MemoryHigh = mkOption {
-      type = memory;
+      type = amount;
       default = null;
       example = "3G";
-      description = perTurn "Memory above which the kernel slows down the processes";
+      description = memory (perTurn "Memory above which the kernel slows down the processes");
     };
     MemorySwapMax = mkOption {
-      type = memory;
+      type = amount;
       default = null;
       example = 0;
-      description = perTurn "Swap";
+      description = memory (perTurn "Swap");
     };
     TasksMax = mkOption {
-      type = types.nullOr (types.either types.ints.unsigned (types.strMatching "[0-9]+%?|infinity"));
+      type = amount;
       default = null;
       example = 500;
-      description = perTurn "Number of processes and threads";
+      description = "${perTurn "Number of processes and threads"}: a number, or text such as `10%` or `infinity`.";
     };
     CPUWeight = mkOption {
       type = types.nullOr (types.ints.between 1 10000);
@@ -151,7 +156,8 @@ let
           defaultText = literalExpression "the agent's name";
           example = "alice";
           description = ''
-            User as whom the daemon and all subagents run. It must be declared in {option}`users.users`, with a `uid`.
+            User as whom the daemon and all subagents run, by its name in {option}`users.users`, where it must be
+            declared with a `uid`. It needs a home of its own: claude keeps its login and all sessions there.
             Lingering is switched on for it, since turns run in scopes of this user's own service manager.
           '';
         };
@@ -192,7 +198,8 @@ let
           '';
         };
         workDir = mkOption {
-          type = types.str;
+          # A path without quotes means the place, not a copy of it in the store.
+          type = types.coercedTo types.path toString types.str;
           default = account.home or "/";
           defaultText = literalExpression "config.users.users.\${user}.home";
           example = "/home/alice/work";
@@ -202,7 +209,10 @@ let
           type = types.bool;
           default = true;
           example = false;
-          description = "Whether to make `workDir`, owned by the user, where it is missing. An existing one stays as it is.";
+          description = ''
+            Whether to make `workDir`, owned by the user, where it is missing; below the user's home also the folders on
+            the way. An existing one stays as it is.
+          '';
         };
         claudePackage = mkOption {
           type = types.package;
@@ -243,7 +253,7 @@ let
           type = types.attrsOf types.str;
           default = { };
           internal = true;
-          description = "The options that messages name, where another module sets these: user, port.";
+          description = "The options that messages name, where another module sets these: agent, mcpServers, port, user.";
         };
         credentials = mkOption {
           type = types.attrsOf place;

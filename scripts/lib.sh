@@ -56,6 +56,30 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 # Prints the Debian package that is missing to evaluate Nix files.
 missing_nix() { command -v nix-instantiate >/dev/null || echo nix-bin; }
 
+# Prints the Debian package that is missing to look at the page in a browser.
+missing_chromium() { command -v chromium >/dev/null || echo chromium; }
+
+# Prints a folder with promtool, to be put on PATH; nothing where it is installed or cannot be had. The package of
+# Prometheus is only unpacked: installed, it would start a server wherever systemd runs.
+ensure_promtool() {
+    local folder=$cache/prometheus
+    ! command -v promtool >/dev/null || return 0
+    if [ ! -x "$folder/usr/bin/promtool" ]; then
+        command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
+        say "unpacking promtool from Debian's package of Prometheus into .cache"
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        (
+            cd "$folder" || exit 1
+            ! is_root || apt-get update
+            apt-get -o APT::Sandbox::User=root download prometheus &&
+                dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+            rm -f prometheus_*.deb
+        ) </dev/null >"$cache/apt.log" 2>&1 || return 0
+    fi
+    echo "$folder/usr/bin"
+}
+
 # Installs Debian packages as root, and else says which are missing and how to get them.
 install_packages() {
     [ $# -gt 0 ] || return 0

@@ -4,15 +4,7 @@ let
   inherit (import ./mcp.nix) optedIn serverEntry;
   inherit (import ./names.nix) defaultSlice;
   inherit (import ./ports.nix) listenAddress;
-
-  limitKeys = {
-    MemoryMax = "memory_max";
-    MemoryHigh = "memory_high";
-    MemorySwapMax = "memory_swap_max";
-    TasksMax = "tasks_max";
-    CPUWeight = "cpu_weight";
-    OOMPolicy = "oom_policy";
-  };
+  inherit (import ./settings.nix) limitKeys;
 
   limitsOf =
     limits:
@@ -23,7 +15,8 @@ let
       }) (builtins.filter (option: limits.${option} != null) (builtins.attrNames limitKeys))
     );
 
-  section = settings: name: if builtins.isAttrs (settings.${name} or null) then settings.${name} else { };
+  section =
+    settings: name: if builtins.isAttrs (settings.${name} or null) then settings.${name} else { };
 in
 {
   # Given the agent's evaluated options, its name and uid, the program of claude and the credentials' directory.

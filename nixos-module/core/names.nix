@@ -3,7 +3,6 @@ let
   inherit (import ./lib.nix)
     characters
     concat
-    hasPrefix
     isMatch
     optional
     optionName
@@ -22,7 +21,8 @@ let
       value = index + 32;
     }) (builtins.length printable)
   );
-  hex = code: builtins.elemAt hexDigits (code / 16) + builtins.elemAt hexDigits (code - code / 16 * 16);
+  hex =
+    code: builtins.elemAt hexDigits (code / 16) + builtins.elemAt hexDigits (code - code / 16 * 16);
 in
 rec {
   # The stem of an agent's units.
@@ -55,14 +55,17 @@ rec {
       broken = builtins.match "(.*)\\\\[^\\\\]{0,2}" whole;
       head = if broken == null then whole else builtins.head broken;
       digest = builtins.substring 0 16 (builtins.hashString "sha256" name);
-      shortened = if builtins.stringLength escaped > longestEscapedAgent then "${head}_${digest}" else escaped;
+      shortened =
+        if builtins.stringLength escaped > longestEscapedAgent then "${head}_${digest}" else escaped;
     in
     "hive\\x2dsubagent-${shortened}.slice";
 
   nameFaults =
     { option, name }:
     let
-      spelt = concat (map (character: if isMatch "[A-Za-z0-9_.-]" character then character else "-") (characters name));
+      spelt = concat (
+        map (character: if isMatch "[A-Za-z0-9_.-]" character then character else "-") (characters name)
+      );
       proposal = builtins.substring 0 63 (if isMatch "[.].*" spelt then "a${spelt}" else spelt);
     in
     optional (!isMatch "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,62}" name) (
@@ -76,10 +79,11 @@ rec {
     let
       part = "[A-Za-z0-9:_.\\\\]+";
     in
-    optional (!isMatch "${part}(-${part})*[.]slice" slice || builtins.stringLength slice > longestSlice) (
-      "${option}: ${builtins.toJSON slice} is not the name of a slice of at most ${toString longestSlice} bytes. Write a name "
-      + ''such as "agents.slice"; a dash in it nests it in another slice, and systemd-escape tells how to write one that does not.''
-    );
+    optional (!isMatch "${part}(-${part})*[.]slice" slice || builtins.stringLength slice > longestSlice)
+      (
+        "${option}: ${builtins.toJSON slice} is not the name of a slice of at most ${toString longestSlice} bytes. Write a name "
+        + ''such as "agents.slice"; a dash in it nests it in another slice, and systemd-escape tells how to write one that does not.''
+      );
 
   uidFaults =
     {
@@ -87,15 +91,12 @@ rec {
       agent,
       uid,
     }:
-    optional (uid == null && (agent.manager == "system" || agent.credentials // agent.secretEnvironment != { })) (
-      "${agent.optionNames.user or "${option}.user"}: the user ${builtins.toJSON agent.user} is not declared or has no fixed uid, and the units need it "
-      + "(user@UID.service, /run/user/UID). Set users.users.${optionName agent.user}.uid, for instance to 1000, or name another user."
-    );
-
-  directoryFaults =
-    option: directory:
-    optional (!hasPrefix "/" directory || hasPrefix "${builtins.storeDir}/" directory || isMatch ".*[\n].*" directory) (
-      "${option}: ${builtins.toJSON directory} is not a directory that turns can work in. Write an absolute path outside of the Nix "
-      + ''store as a string, for instance "/home/alice/work".''
-    );
+    optional
+      (uid == null && (agent.manager == "system" || agent.credentials // agent.secretEnvironment != { }))
+      (
+        "${
+          agent.optionNames.user or "${option}.user"
+        }: the user ${builtins.toJSON agent.user} is not declared or has no fixed uid, and the units need it "
+        + "(user@UID.service, /run/user/UID). Set users.users.${optionName agent.user}.uid, for instance to 1000, or name another user."
+      );
 }

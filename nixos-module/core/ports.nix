@@ -1,7 +1,18 @@
 # Ports and addresses. Every agent has a port of its own, computed from its name alone, so that adding an agent
 # moves nobody else's.
 let
-  inherit (import ./lib.nix) isMatch optional optionals;
+  inherit (import ./lib.nix)
+    isMatch
+    optional
+    optionals
+    ;
+  inherit (import ./addresses.nix)
+    isAddress
+    isLoopback
+    isSame
+    isWild
+    reachable
+    ;
 
   # The range ends below 32768, where Linux begins to give ports to outgoing connections: no such connection can
   # sit on an agent's port.
@@ -32,9 +43,12 @@ rec {
     );
 
   # An address and a port as one text, as systemd and the daemon write it.
-  listenAddress = address: port: if isMatch ".*:.*" address then "[${address}]:${toString port}" else "${address}:${toString port}";
+  listenAddress =
+    address: port:
+    if isMatch ".*:.*" address then "[${address}]:${toString port}" else "${address}:${toString port}";
 
-  url = address: port: "http://${listenAddress address port}/mcp";
+  # Where a caller on this machine finds it.
+  url = address: port: "http://${listenAddress (reachable address) port}/mcp";
 
   listenAddressFaults =
     {
@@ -43,14 +57,14 @@ rec {
       settings,
     }:
     let
-      isLoopback = isMatch "127[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}" address || address == "::1";
-      isAddress = isMatch "[0-9]{1,3}([.][0-9]{1,3}){3}" address || isMatch "[0-9a-fA-F:.]*:[0-9a-fA-F:.]*" address;
       hasToken = settings ? auth && builtins.isAttrs settings.auth && settings.auth ? token_file;
     in
-    if !isAddress then
-      [ ''${option}: ${builtins.toJSON address} is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.'' ]
+    if !isAddress address then
+      [
+        ''${option}: ${builtins.toJSON address} is not an IP address. Write one such as "127.0.0.1" or "::1", without a port.''
+      ]
     else
-      optional (!isLoopback && !hasToken) (
+      optional (!isLoopback address && !hasToken) (
         "${option}: ${address} can be reached from other machines, and whoever may call can run code as the agent. "
         + ''Use "127.0.0.1" or "::1", or set settings.auth.token_file too.''
       );
@@ -60,8 +74,11 @@ rec {
     users:
     let
       count = builtins.length users;
-      isWild = address: address == "0.0.0.0" || address == "::";
-      overlap = a: b: (a.isOurs or true || b.isOurs or true) && a.port == b.port && (a.address == b.address || isWild a.address || isWild b.address);
+      overlap =
+        a: b:
+        (a.isOurs or true || b.isOurs or true)
+        && a.port == b.port
+        && (isSame a.address b.address || isWild a.address || isWild b.address);
       pairsWith =
         index:
         let
@@ -72,7 +89,9 @@ rec {
       fault =
         one: other:
         "${other.option}: ${other.who} would listen on port ${toString other.port}, which is also that of ${one.who} (${one.option}). "
-        + "Set one of these two options to a port that is free, for instance ${toString (free (other.port + 1))}.";
+        + "Set one of these two options to a port that is free, for instance ${
+          toString (free (other.port + 1))
+        }.";
       free = port: if builtins.any (user: user.port == port) users then free (port + 1) else port;
     in
     optionals (count > 1) (builtins.concatLists (builtins.genList pairsWith count));

@@ -3,62 +3,31 @@
 let
   inherit (import ./lib.nix)
     concatMapToList
-    isMatch
+    filterAttrs
     optional
     optionals
     optionName
-    quoted
     shown
     ;
+  inherit (import ./kinds.nix)
+    aboveZero
+    choice
+    count
+    environment
+    faultsOf
+    numberBetween
+    numberFrom
+    path
+    seconds
+    sizeFrom
+    tokenFile
+    truth
+    uids
+    umask
+    ;
+  inherit (import ./sinks.nix) sinks;
+  inherit (import ./spelling.nix) hint;
 
-  # What a value must be, in words and as a function.
-  kind = allowed: check: { inherit allowed check; };
-
-  text = kind "a string with something in it" (value: builtins.isString value && !isMatch "[[:space:]]*" value);
-  truth = kind "true or false" builtins.isBool;
-  choice = words: kind (quoted words) (value: builtins.elem value words);
-  numberFrom =
-    lowest: kind "a whole number of at least ${toString lowest}" (value: builtins.isInt value && value >= lowest);
-  numberBetween =
-    lowest: highest:
-    kind "a whole number from ${toString lowest} to ${toString highest}" (
-      value: builtins.isInt value && lowest <= value && value <= highest
-    );
-  isNumber = value: builtins.isInt value || builtins.isFloat value;
-  seconds = kind "a number of seconds from 0 to 31536000" (value: isNumber value && 0 <= value && value <= 31536000);
-  # systemd takes no limit below 1 but for swap.
-  amountOf =
-    lowest: unit: allowed:
-    let
-      leading = if lowest == 0 then "" else "0*[1-9]";
-    in
-    kind allowed (
-      value:
-      (builtins.isInt value && value >= lowest)
-      || (
-        builtins.isString value
-        && (
-          value == "infinity"
-          || (isMatch "[0-9]{1,15}${unit}" value && isMatch "${leading}[0-9]*${unit}" value)
-          || isMatch "([1-9]|[1-9][0-9]|100)%" value
-        )
-      )
-    );
-  sizeFrom = lowest: amountOf lowest "[KMGT]?" ''a number of bytes, or text such as "512M", "2G", "40%" or "infinity"'';
-  amount = sizeFrom 1;
-  count = amountOf 1 "" ''a number, or text such as "10%" or "infinity"'';
-  texts = kind "a list of strings, not empty" (
-    value: builtins.isList value && value != [ ] && builtins.all text.check value
-  );
-  uids = kind "a list of uids" (value: builtins.isList value && builtins.all (each: builtins.isInt each && each >= 0) value);
-  tables = kind "a list of sets" (value: builtins.isList value && builtins.all builtins.isAttrs value);
-  environment = kind "a set; each value a string or { file = PATH; }" (
-    value:
-    builtins.isAttrs value
-    && builtins.all (
-      each: builtins.isString each || (builtins.isAttrs each && builtins.attrNames each == [ "file" ] && text.check each.file)
-    ) (builtins.attrValues value)
-  );
   # A key that an option of this module sets.
   setBy = option: { inherit option; };
 in
@@ -71,15 +40,13 @@ rec {
       work_dir = setBy "workDir";
       listen = setBy "listenAddress and port";
       mcp_servers = setBy "mcpServers";
-      state_dir = text;
+      state_dir = path;
       on_restart = choice [
         "stop"
         "adopt"
       ];
       allow_root = truth;
-      umask = kind ''octal digits in a string, from "0000" to "0777"'' (
-        value: builtins.isString value && isMatch "0?[0-7]{1,3}" value
-      );
+      inherit umask;
       idle_exit_seconds = seconds;
       log_level = choice [
         "debug"
@@ -101,8 +68,8 @@ rec {
         "off"
       ];
       slice = setBy "limits.slice";
-      memory_max = amount;
-      memory_high = amount;
+      memory_max = sizeFrom 1;
+      memory_high = sizeFrom 1;
       memory_swap_max = sizeFrom 0;
       tasks_max = count;
       cpu_weight = numberBetween 1 10000;
@@ -117,16 +84,16 @@ rec {
       exit_grace_seconds = seconds;
       stall_after_seconds = seconds;
       max_prompt_bytes = numberBetween 1 10000000;
-      timeout_seconds = seconds;
-      max_budget_usd = kind "an amount of at least 0" (value: isNumber value && value >= 0);
-      max_turns = numberFrom 1;
-      max_depth = numberFrom 0;
+      timeout_seconds = aboveZero "seconds" 31536000;
+      max_budget_usd = aboveZero "US dollars" 1000000;
+      max_turns = numberBetween 1 1000000;
+      max_depth = numberBetween 1 10;
     };
     auth = {
-      token_file = text;
+      token_file = tokenFile;
       allow_uids = uids;
     };
-    loose_ends.sinks = tables;
+    loose_ends = { inherit sinks; };
   };
 
   settingsFaults =
@@ -144,7 +111,7 @@ rec {
         else
           [ "${place}: must be a set, not ${shown value}." ]
       else
-        unknownFaults (builtins.attrNames (settingsKinds // settingsKinds."")) place
+        unknownFaults (builtins.attrNames (settingsKinds // settingsKinds."")) place name
     ) settings;
 
   keyFaults =
@@ -154,20 +121,57 @@ rec {
       known = kinds.${name};
     in
     if !(kinds ? ${name}) then
-      unknownFaults (builtins.attrNames kinds) place
+      unknownFaults (builtins.attrNames kinds) place name
     else if known ? option then
       [ "${place}: is set by ${known.option} of this agent. Use that instead." ]
     else
-      optional (!known.check value) "${place}: must be ${known.allowed}, not ${shown value}.";
+      faultsOf known place value;
 
-  unknownFaults = allowed: place: [
-    "${place}: there is no such setting. Known here: ${
-      builtins.concatStringsSep ", " (builtins.filter (name: name != "") allowed)
-    }."
-  ];
+  unknownFaults =
+    allowed: place: name:
+    let
+      known = builtins.filter (each: each != "") allowed;
+    in
+    [
+      "${place}: there is no such setting.${hint known name} Known here: ${builtins.concatStringsSep ", " known}."
+    ];
+
+  # The options `limits` of every turn, which become settings of its scope.
+  limitKeys = {
+    MemoryMax = "memory_max";
+    MemoryHigh = "memory_high";
+    MemorySwapMax = "memory_swap_max";
+    TasksMax = "tasks_max";
+    CPUWeight = "cpu_weight";
+    OOMPolicy = "oom_policy";
+  };
+
+  limitFaults =
+    option: agent:
+    let
+      given = filterAttrs (name: _: limitKeys ? ${name}) (
+        filterAttrs (_: value: value != null) agent.limits
+      );
+      scopes = if builtins.isAttrs (agent.settings.scopes or null) then agent.settings.scopes else { };
+      useless = builtins.attrNames given ++ optionals (agent.sliceConfig != { }) [ "sliceConfig" ];
+    in
+    concatMapToList (
+      name: faultsOf settingsKinds.scopes.${limitKeys.${name}} "${option}.limits.${name}"
+    ) given
+    ++ concatMapToList (
+      name: _:
+      optional (scopes ? ${limitKeys.${name}})
+        "${option}.settings.scopes.${limitKeys.${name}}: is set by limits.${name} as well. Remove one of the two."
+    ) given
+    ++ optional (useless != [ ] && (scopes.manager or null) == "off") (
+      "${option}.settings.scopes.manager: is \"off\", so turns have no scopes, and there is no limit: "
+      + "${builtins.concatStringsSep ", " useless}. Leave it out, or remove the limits."
+    );
 
   # Whether loose ends are sent anywhere: then the daemon has work to do before anybody calls.
-  sinksIn = settings: builtins.isAttrs (settings.loose_ends or null) && (settings.loose_ends.sinks or [ ]) != [ ];
+  sinksIn =
+    settings:
+    builtins.isAttrs (settings.loose_ends or null) && (settings.loose_ends.sinks or [ ]) != [ ];
 
   environmentIn =
     settings: if builtins.isAttrs (settings.environment or null) then settings.environment else { };
@@ -180,10 +184,14 @@ rec {
     }:
     optionals (uid == 0) (
       optional ((agent.settings.allow_root or false) != true) (
-        "${agent.optionNames.user or "${option}.user"}: is root, and a subagent has all rights of its agent. Name another user, or say "
+        "${
+          agent.optionNames.user or "${option}.user"
+        }: is root, and a subagent has all rights of its agent. Name another user, or say "
         + "${option}.settings.allow_root = true if root shall run claude."
       )
-      ++ optional (agent.manager == "user") "${option}.manager: must be \"system\" for root, whose turns run in scopes of the system manager."
+      ++ optional (
+        agent.manager == "user"
+      ) "${option}.manager: must be \"system\" for root, whose turns run in scopes of the system manager."
     )
     ++ optional (uid != 0 && (agent.settings.scopes.manager or null) == "system") (
       "${option}.settings.scopes.manager: only root can make scopes in the system manager. Leave it out: "

@@ -6,18 +6,24 @@ let
     optionalAttrs
     ;
 
-  asText = value: if builtins.isBool value then (if value then "true" else "false") else toString value;
+  asText =
+    value: if builtins.isBool value then (if value then "true" else "false") else toString value;
 
   # A list is a key that stands several times.
   lines =
     settings:
     concat (
       mapToList (
-        key: value: concat (map (each: "${key}=${asText each}\n") (if builtins.isList value then value else [ value ]))
+        key: value:
+        concat (map (each: "${key}=${asText each}\n") (if builtins.isList value then value else [ value ]))
       ) settings
     );
 
-  joined = key: unit: optionalAttrs ((unit.${key} or [ ]) != [ ]) { ${heads.${key}} = builtins.concatStringsSep " " unit.${key}; };
+  joined =
+    key: unit:
+    optionalAttrs ((unit.${key} or [ ]) != [ ]) {
+      ${heads.${key}} = builtins.concatStringsSep " " unit.${key};
+    };
   heads = {
     requires = "Requires";
     wants = "Wants";
@@ -28,23 +34,32 @@ let
     unit:
     "[Unit]\n"
     + lines (
-      { Description = unit.description; }
+      {
+        Description = unit.description;
+      }
       // joined "requires" unit
       // joined "wants" unit
       // joined "after" unit
-      // optionalAttrs (unit ? startLimitIntervalSec) { StartLimitIntervalSec = unit.startLimitIntervalSec; }
+      // optionalAttrs (unit ? startLimitIntervalSec) {
+        StartLimitIntervalSec = unit.startLimitIntervalSec;
+      }
       // unit.unitConfig or { }
     );
 
   install =
     unit:
-    if (unit.wantedBy or [ ]) == [ ] then "" else "\n[Install]\nWantedBy=${builtins.concatStringsSep " " unit.wantedBy}\n";
+    if (unit.wantedBy or [ ]) == [ ] then
+      ""
+    else
+      "\n[Install]\nWantedBy=${builtins.concatStringsSep " " unit.wantedBy}\n";
 
-  environment = set: concat (mapToList (name: value: "Environment=${builtins.toJSON "${name}=${value}"}\n") set);
+  environment =
+    set: concat (mapToList (name: value: "Environment=${builtins.toJSON "${name}=${value}"}\n") set);
 
   sections = {
     service = unit: "\n[Service]\n" + environment (unit.environment or { }) + lines unit.serviceConfig;
-    socket = unit: "\n[Socket]\n" + lines unit.socketConfig + lines { ListenStream = unit.listenStreams; };
+    socket =
+      unit: "\n[Socket]\n" + lines unit.socketConfig + lines { ListenStream = unit.listenStreams; };
     slice = unit: "\n[Slice]\n" + lines unit.sliceConfig;
   };
 
@@ -62,6 +77,8 @@ in
       slices,
     }:
     builtins.listToAttrs (
-      mapToList (file "service") services ++ mapToList (file "socket") sockets ++ mapToList (file "slice") slices
+      mapToList (file "service") services
+      ++ mapToList (file "socket") sockets
+      ++ mapToList (file "slice") slices
     );
 }

@@ -8,6 +8,7 @@ let
     ;
   inherit (import ./names.nix) unitName;
   inherit (import ./ports.nix) listenAddress;
+  inherit (import ./slices.nix) slicesOf;
 
   # Command lines: systemd expands % and $ in them.
   quoteArgument =
@@ -99,7 +100,9 @@ rec {
         OOMScoreAdjust = -500;
       }
       // optionalAttrs (agent.credentials != { }) {
-        LoadCredential = map (id: "${id}:${agent.credentials.${id}}") (builtins.attrNames agent.credentials);
+        LoadCredential = map (id: "${id}:${agent.credentials.${id}}") (
+          builtins.attrNames agent.credentials
+        );
       };
     };
 
@@ -111,12 +114,6 @@ rec {
     listenStreams = [ (listenAddress agent.address agent.port) ];
     # The daemon accepts all connections itself. Those that come while it restarts wait in the kernel.
     socketConfig.Accept = false;
-  };
-
-  # What all turns of the agent together may use.
-  slice = agent: {
-    description = "Subagents of ${agent.name}";
-    inherit (agent) sliceConfig;
   };
 
   # A switch does not act on changed sockets: after the daemon-reload they listen nowhere. A change of the address
@@ -142,34 +139,33 @@ rec {
       };
     };
 
-  # All units of an agent, as { system, user }, each { services, sockets, slices }.
+  # All units of some agents, as { system, user }, each { services, sockets, slices }.
   unitsOf =
-    agent:
+    agents:
     let
-      unit = unitName agent.name;
-      sliceStem = builtins.head (builtins.match "(.*)[.]slice" agent.slice);
-      own = {
-        services.${unit} = service agent;
-        sockets.${unit} = socket agent;
-      };
-      slices = optionalAttrs (agent.sliceConfig != { }) { ${sliceStem} = slice agent; };
-      none = {
-        services = { };
-        sockets = { };
-        slices = { };
-      };
+      of = manager: builtins.filter (agent: agent.manager == manager) agents;
+      merged = f: chosen: builtins.foldl' (all: agent: all // f agent) { } chosen;
+      sockets = merged (agent: {
+        ${unitName agent.name} = socket agent;
+      });
+      services = merged (agent: {
+        ${unitName agent.name} = service agent;
+      });
+      watches = merged (agent: {
+        "hive-subagents-address-${agent.name}" = addressWatch agent;
+      });
+      slices = slicesOf agents;
     in
-    if agent.manager == "user" then
-      {
-        system = none;
-        user = own // { inherit slices; };
-      }
-    else
-      {
-        system = own // {
-          services = own.services // { "hive-subagents-address-${agent.name}" = addressWatch agent; };
-          slices = optionalAttrs (isOfRoot agent) slices;
-        };
-        user = none // { slices = optionalAttrs (!isOfRoot agent) slices; };
+    {
+      system = {
+        services = services (of "system") // watches (of "system");
+        sockets = sockets (of "system");
+        slices = slices.system;
       };
+      user = {
+        services = services (of "user");
+        sockets = sockets (of "user");
+        slices = slices.user;
+      };
+    };
 }

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import crowd, machine, running, starting
+from tests.benchmarks import crowd, hooks, machine, running, starting
 from tests.benchmarks.figures import Figure, measured
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ MEASURES = (
     running.measure_status,
     running.measure_chatty,
     crowd.measure,
+    hooks.measure,
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tests.claude.real_daemon import tool_call
 from tests.support.daemon_harness import REPOSITORY
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.served_tools import served_on_tcp
+from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
     from tests.claude.real_daemon import MakeDaemon, RealDaemon
@@ -30,14 +30,6 @@ import sys, urllib.error, urllib.request
 try: urllib.request.urlopen(urllib.request.Request(sys.argv[1], data=b"{}"))
 except urllib.error.HTTPError as error: print(error.code, error.read().decode())
 """
-
-
-def free_port() -> int:
-    """Return a port of loopback on which nobody listens now."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 def tools_offered(model: OfflineModel, mark: str) -> set[str]:

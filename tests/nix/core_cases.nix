@@ -3,50 +3,10 @@ let
   core = import ../../nixos-module/core.nix;
   inherit (builtins) attrNames mapAttrs;
 
-  options = {
-    user = "alice";
-    manager = "system";
-    listenAddress = "127.0.0.1";
-    port = 20123;
-    workDir = "/srv/work";
-    environment = { };
-    secretEnvironment = { };
-    credentials = { };
-    settings = { };
-    mcpServers = { };
-    limits = {
-      slice = core.defaultSlice "coder";
-      MemoryMax = null;
-      MemoryHigh = null;
-      MemorySwapMax = null;
-      TasksMax = null;
-      CPUWeight = null;
-      OOMPolicy = null;
-    };
-  };
-  agent = {
-    name = "coder";
-    user = "alice";
-    uid = 1000;
-    manager = "system";
-    address = "127.0.0.1";
-    port = 20123;
-    command = [
-      "/bin/daemon"
-      "--config"
-      "/etc/coder.toml"
-    ];
-    path = "/bin";
-    credentials = { };
-    startAtBoot = false;
-    slice = core.defaultSlice "coder";
-    sliceConfig = { };
-    programs = {
-      kill = "/bin/kill";
-      true = "/bin/true";
-      systemctl = "/bin/systemctl";
-    };
-  };
+  sample = import ./sample_agent.nix { name = "coder"; };
+  inherit (sample) options;
+  agent = sample.plain;
+  reviewer = (import ./sample_agent.nix { name = "reviewer"; }).plain;
   unitNames = units: mapAttrs (_: mapAttrs (_: attrNames)) units;
   configuration =
     changes: uid:
@@ -61,7 +21,7 @@ let
     agent = "coder";
     claude = "/bin/claude";
     work_dir = "/srv/work";
-    listen = [ "127.0.0.1:20123" ];
+    listen = [ "127.0.0.1:20515" ];
     scopes.manager = "user";
   };
   server = {
@@ -88,8 +48,8 @@ in
     expected = 21000;
   };
   "an IPv6 address is put in brackets" = {
-    value = core.url "::1" 20123;
-    expected = "http://[::1]:20123/mcp";
+    value = core.url "::1" 20515;
+    expected = "http://[::1]:20515/mcp";
   };
   "a word of a command is quoted where systemd would split or expand it" = {
     value = core.execLine [
@@ -100,6 +60,20 @@ in
       "say \"x\""
     ];
     expected = ''/bin/daemon "a b" "50%%" "$$HOME" "say \"x\""'';
+  };
+  "an address of the whole machine is reached by loopback" = {
+    value = map (address: core.url address 20123) [
+      "0.0.0.0"
+      "::"
+      "0:0::0"
+      "10.0.0.5"
+    ];
+    expected = [
+      "http://127.0.0.1:20123/mcp"
+      "http://[::1]:20123/mcp"
+      "http://[::1]:20123/mcp"
+      "http://10.0.0.5:20123/mcp"
+    ];
   };
   "turns find wrappers first, then the agent's own packages" = {
     value = core.searchPath {
@@ -118,7 +92,7 @@ in
     ];
   };
   "an agent has a socket, a service and a watch on the address" = {
-    value = unitNames (core.unitsOf agent);
+    value = unitNames (core.unitsOf [ agent ]);
     expected = {
       system = {
         services = [
@@ -136,7 +110,7 @@ in
     };
   };
   "the sum of turns is a slice of users' managers" = {
-    value = (core.unitsOf (agent // { sliceConfig.MemoryMax = "8G"; })).user.slices;
+    value = (core.unitsOf [ (agent // { sliceConfig.MemoryMax = "8G"; }) ]).user.slices;
     expected."hive\\x2dsubagent-coder" = {
       description = "Subagents of coder";
       sliceConfig.MemoryMax = "8G";
@@ -145,14 +119,16 @@ in
   "the sum of turns of root is a slice of the system's manager" = {
     value =
       let
-        units = core.unitsOf (
-          agent
-          // {
-            uid = 0;
-            user = "root";
-            sliceConfig.MemoryMax = "8G";
-          }
-        );
+        units = core.unitsOf [
+          (
+            agent
+            // {
+              uid = 0;
+              user = "root";
+              sliceConfig.MemoryMax = "8G";
+            }
+          )
+        ];
       in
       [
         (attrNames units.system.slices)
@@ -165,10 +141,83 @@ in
       [ "hive-subagent-coder.socket" ]
     ];
   };
+  "agents in one slice share its sums and its description" = {
+    value =
+      (core.unitsOf [
+        (
+          agent
+          // {
+            slice = "agents.slice";
+            sliceConfig = {
+              MemoryMax = "8G";
+              TasksMax = 500;
+            };
+          }
+        )
+        (
+          reviewer
+          // {
+            slice = "agents.slice";
+            sliceConfig = {
+              MemoryMax = "8G";
+              CPUQuota = "300%";
+            };
+          }
+        )
+      ]).user.slices;
+    expected.agents = {
+      description = "Subagents of coder and reviewer";
+      sliceConfig = {
+        MemoryMax = "8G";
+        TasksMax = 500;
+        CPUQuota = "300%";
+      };
+    };
+  };
+  "a home is made with its user, and what lies between it and a working directory is the user's" = {
+    value = map (workDir: attrNames (core.workDirectories [ (agent // { inherit workDir; }) ])) [
+      "/home/alice"
+      "/home/alice/"
+      "/home/alice/a//b/c/"
+      "/home/alicework"
+      "/srv/agents/coder"
+      "/"
+    ];
+    expected = [
+      [ ]
+      [ ]
+      [
+        "/home/alice/a"
+        "/home/alice/a/b"
+        "/home/alice/a/b/c"
+      ]
+      [ "/home/alicework" ]
+      [ "/srv/agents/coder" ]
+      [ ]
+    ];
+  };
+  "a working directory of a user without a home is made alone" = {
+    value = attrNames (
+      core.workDirectories [
+        (
+          agent
+          // {
+            home = null;
+            workDir = "/srv/a/b";
+          }
+        )
+      ]
+    );
+    expected = [ "/srv/a/b" ];
+  };
+  "a path is written as systemd-tmpfiles reads it in quotes" = {
+    value = core.tmpfilesPath "/srv/50% o'clock\\x";
+    expected = "/srv/50%% o\\'clock\\\\x";
+  };
   "units of the user's manager are for that user alone" = {
     value =
       let
-        units = core.unitsOf (agent // { manager = "user"; });
+        units = core.unitsOf [ (agent // { manager = "user"; }) ];
       in
       [
         units.system.services
@@ -223,11 +272,13 @@ in
     ];
   };
   "another address reloads the watch on it" = {
-    value = (core.unitsOf agent).system.services.hive-subagents-address-coder.reloadTriggers;
-    expected = [ "127.0.0.1:20123" ];
+    value = (core.unitsOf [ agent ]).system.services.hive-subagents-address-coder.reloadTriggers;
+    expected = [ "127.0.0.1:20515" ];
   };
   "credentials are loaded by the service" = {
-    value = (core.service (agent // { credentials.token = "/run/secrets/token"; })).serviceConfig.LoadCredential;
+    value =
+      (core.service (agent // { credentials.token = "/run/secrets/token"; }))
+      .serviceConfig.LoadCredential;
     expected = [ "token:/run/secrets/token" ];
   };
   "the plain configuration says no more than it must" = {
@@ -267,7 +318,7 @@ in
       ANTHROPIC_API_KEY.file = "/run/credentials/x/ANTHROPIC_API_KEY";
     };
   };
-  "only servers that are opted in reach the daemon, without what the module keeps in them" = {
+  "only servers that are opted in reach the daemon, with all but what the module keeps in them" = {
     value =
       (configuration {
         mcpServers = {
@@ -277,6 +328,8 @@ in
             args = [ ];
             headers = { };
             command = null;
+            oauth.clientId = "x";
+            tags = [ ];
           };
           off = server // {
             enable = false;
@@ -288,6 +341,8 @@ in
       type = "http";
       url = "http://127.0.0.1:9000/mcp";
       available_to_subagents = true;
+      oauth.clientId = "x";
+      tags = [ ];
     };
   };
   "without a server that is opted in the daemon is told of none" = {
@@ -296,13 +351,38 @@ in
   };
   "a parent is told where its daemon is" = {
     value = core.parentConfig {
-      address = "127.0.0.1";
-      port = 20123;
+      address = "0.0.0.0";
+      port = 20515;
     };
     expected.mcpServers.subagent = {
       type = "http";
-      url = "http://127.0.0.1:20123/mcp";
+      url = "http://127.0.0.1:20515/mcp";
     };
+  };
+  "a shell of a user with one agent knows where that is" = {
+    value = core.shellInit [
+      (agent // { user = "o'hara"; })
+      (reviewer // { user = "bob"; })
+      (reviewer // { user = "bob"; })
+    ];
+    expected = ''
+      case "''${USER-}" in
+        'o'\'''hara') export HIVE_SUBAGENT_URL="''${HIVE_SUBAGENT_URL:-http://127.0.0.1:20515/mcp}" ;;
+      esac
+    '';
+  };
+  "where no user has just one agent a shell knows nothing" = {
+    value = [
+      (core.shellInit [ ])
+      (core.shellInit [
+        agent
+        (reviewer // { inherit (agent) user; })
+      ])
+    ];
+    expected = [
+      ""
+      ""
+    ];
   };
   "an agent as it should be has no faults" = {
     value = core.agentFaults {

@@ -50,7 +50,15 @@ in
   cases = map (name: checks.${name}.text) [
     "core"
     "faults"
+    "values"
+    "layers"
   ];
-  moduleHasPackage = (lib.head module.definitionsWithLocations).value.file == outputs.packages.${system}.default.file;
+  moduleHasPackage =
+    (lib.head module.definitionsWithLocations).value.file == outputs.packages.${system}.default.file;
   shell = outputs.devShells.${system}.default.kind;
+  testPackages = map (each: map (found: found.pname) each) [
+    checks.unit-tests.nativeCheckInputs
+    (lib.head outputs.devShells.${system}.default.packages)
+  ];
+  vm = map baseNameOf checks.vm.imports;
 }

@@ -2,69 +2,61 @@
 { agents }:
 let
   core = import ../../nixos-module/core.nix;
-  render =
-    name:
-    given:
+
+  given = builtins.mapAttrs (
+    name: changes:
     let
-      credentials = given.credentials // given.secretEnvironment;
+      inherit ((import ./sample_agent.nix { inherit name; })) options;
+    in
+    options // changes // { limits = options.limits // changes.limits or { }; }
+  ) agents;
+  plain =
+    name:
+    let
+      agent = given.${name};
     in
     {
-      faults = core.agentFaults {
-        option = "agents.${name}";
-        inherit name;
-        inherit (given) uid;
-        agent = given;
+      inherit name;
+      inherit (agent)
+        command
+        manager
+        port
+        programs
+        sliceConfig
+        startAtBoot
+        uid
+        user
+        ;
+      inherit (agent.limits) slice;
+      credentials = agent.credentials // agent.secretEnvironment;
+      address = agent.listenAddress;
+      path = core.searchPath {
+        inherit (agent) user home packages;
       };
-      configuration = core.configurationOf {
-        inherit name;
-        inherit (given) uid claude;
-        agent = given;
-        credentialsDirectory = core.credentialsDirectory {
-          inherit name;
-          inherit (given) manager uid;
-        };
-      };
-      units = builtins.mapAttrs (_: core.unitFiles) (
-        core.unitsOf {
-          inherit name credentials;
-          inherit (given)
-            command
-            manager
-            port
-            programs
-            sliceConfig
-            startAtBoot
-            uid
-            user
-            ;
-          inherit (given.limits) slice;
-          address = given.listenAddress;
-          path = core.searchPath {
-            inherit (given) user home packages;
-          };
-        }
-      );
     };
-  defaults = name: {
-    manager = "system";
-    listenAddress = "127.0.0.1";
-    port = core.portOf core.defaultRange name;
-    environment = { };
-    secretEnvironment = { };
-    credentials = { };
-    settings = { };
-    mcpServers = { };
-    startAtBoot = false;
-    sliceConfig = { };
-    limits = {
-      slice = core.defaultSlice name;
-      MemoryMax = null;
-      MemoryHigh = null;
-      MemorySwapMax = null;
-      TasksMax = null;
-      CPUWeight = null;
-      OOMPolicy = null;
+  together = core.unitsOf (map plain (builtins.attrNames given));
+
+  # Services and sockets are an agent's own, a slice may be that of several.
+  unitsOf =
+    name:
+    builtins.mapAttrs (
+      manager: own:
+      core.unitFiles (own // { slices = builtins.intersectAttrs own.slices together.${manager}.slices; })
+    ) (core.unitsOf [ (plain name) ]);
+in
+builtins.mapAttrs (name: agent: {
+  faults = core.agentFaults {
+    option = "agents.${name}";
+    inherit name agent;
+    inherit (agent) uid;
+  };
+  configuration = core.configurationOf {
+    inherit name agent;
+    inherit (agent) uid claude;
+    credentialsDirectory = core.credentialsDirectory {
+      inherit name;
+      inherit (agent) manager uid;
     };
   };
-in
-builtins.mapAttrs (name: changes: render name (defaults name // changes)) agents
+  units = unitsOf name;
+}) given

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from tests.systemd.managers import Form
 
 FOLDERS = {"system": Path("/run/systemd/system"), "user": Path("/run/systemd/user")}
-# A small system has no kill but that of its shell; no test here reloads the daemon.
-KILL = shutil.which("kill", path="/usr/bin:/bin") or "/bin/true"
-PROGRAMS = {"kill": KILL, "true": "/bin/true", "systemctl": "/bin/systemctl"}
+PROGRAMS = {"true": "/bin/true", "systemctl": "/bin/systemctl"}
 NIX_FILE = HERE / "installed_agents.nix"
 
 
@@ -38,6 +36,10 @@ class InstalledAgent(ScriptedDaemon):
         self.config = folder / "config.toml"
         self.options: dict[str, Any] = {}
         self.rendered: dict[str, Any] = {}
+        # A small system has no kill but that of its shell.
+        self.kill = folder / "kill"
+        self.kill.write_text('#!/bin/sh\nkill "$@"\n')
+        self.kill.chmod(0o755)
         for inner in (folder, *folder.rglob("*")):
             os.chown(inner, form.uid, form.uid)
 
@@ -52,7 +54,7 @@ class InstalledAgent(ScriptedDaemon):
             "claude": str(self.claude),
             "command": [*program, "hive_subagent_daemon.daemon_main", "--config", str(self.config)],
             "packages": ["/usr"],
-            "programs": PROGRAMS,
+            "programs": {**PROGRAMS, "kill": str(self.kill)},
             **self.options,
             "environment": {"STUB_SCRIPTS": str(self.scripts), **self.options.get("environment", {})},
         }

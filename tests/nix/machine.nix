@@ -50,7 +50,7 @@ in
       virtualisation.memorySize = 2048;
       services.hive-subagent.agents = {
         alice = agent // {
-          workDir = "/home/alice/work";
+          workDir = "/home/alice/deep/work";
           limits = {
             MemoryMax = "64M";
             MemorySwapMax = 0;
@@ -95,6 +95,19 @@ in
             pid = machine.succeed(f"systemctl show --value --property=MainPID hive-subagent-{user}").strip()
             owner = machine.succeed(f"stat --format=%U /proc/{pid}").strip()
             assert owner == user, f"{owner} runs the daemon of {user}"
+
+    with subtest("the command finds the daemon of its user"):
+        for user in ("alice", "bob"):
+            machine.succeed(f"su - {user} -c 'hive-subagent status'")
+
+    with subtest("the working directory is the user's, and so is what lies on the way"):
+        for folder in ("/home/alice/deep", "/home/alice/deep/work"):
+            owner = machine.succeed(f"stat --format=%U {folder}").strip()
+            assert owner == "alice", f"{folder} belongs to {owner}"
+
+    with subtest("a reload is one"):
+        machine.succeed("systemctl reload hive-subagent-alice.service")
+        call("alice", alice, "status")
 
     with subtest("another user may not call"):
         machine.fail(f"su - bob -c 'hive-subagent --url http://127.0.0.1:{alice}/mcp status'")

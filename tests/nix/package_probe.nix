@@ -9,14 +9,21 @@ let
     "hatchling"
     "httpcore2"
     "httpx2"
+    "hypothesis"
     "idna"
     "jeepney"
+    "jinja2"
     "jsonschema"
     "mcp"
     "mcp-types"
     "opentelemetry-api"
+    "prometheus-client"
     "pydantic"
+    "pytest"
+    "pytest-subprocess"
+    "pytest-timeout"
     "python-multipart"
+    "rich"
     "sdnotify"
     "sse-starlette"
     "starlette"
@@ -67,6 +74,7 @@ in
 {
   inherit (package) version meta src;
   dependencies = namesOf package.dependencies;
+  testPackages = namesOf (import ../../nix/test-packages.nix pkgs);
   wheels = builtins.mapAttrs (name: _: {
     inherit (pkgs.${name}) version src pythonRelaxDeps;
     dependencies = namesOf pkgs.${name}.dependencies;

@@ -69,6 +69,10 @@ let
     { name, config, ... }:
     {
       options = {
+        name = mkOption {
+          type = types.str;
+          default = name;
+        };
         uid = mkOption {
           type = types.nullOr types.int;
           default = null;
@@ -78,6 +82,10 @@ let
           default = "/var/empty";
         };
         group = text;
+        packages = mkOption {
+          type = types.listOf types.package;
+          default = [ ];
+        };
         isNormalUser = mkOption {
           type = types.bool;
           default = false;
@@ -93,6 +101,14 @@ let
       };
     };
 
+  rule.options = lib.genAttrs [ "mode" "user" "group" ] (
+    _:
+    mkOption {
+      type = types.str;
+      default = "-";
+    }
+  );
+
   package = name: {
     type = "derivation";
     inherit name;
@@ -107,6 +123,7 @@ let
         types.int
         types.float
         types.str
+        types.path
         (types.attrsOf plainValue)
         (types.listOf plainValue)
       ]
@@ -126,6 +143,10 @@ in
       type = types.listOf types.unspecified;
       default = [ ];
     };
+    warnings = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+    };
     networking.hostName = mkOption {
       type = types.str;
       default = "nixos";
@@ -133,6 +154,10 @@ in
     environment.systemPackages = mkOption {
       type = types.listOf types.package;
       default = [ ];
+    };
+    environment.extraInit = mkOption {
+      type = types.lines;
+      default = "";
     };
     environment.etc = mkOption {
       type = types.attrsOf (types.submodule { options.text = text; });
@@ -149,7 +174,7 @@ in
         default = package "systemd";
       };
       tmpfiles.settings = mkOption {
-        type = types.attrsOf (types.attrsOf (types.attrsOf types.anything));
+        type = types.attrsOf (types.attrsOf (types.attrsOf (types.submodule rule)));
         default = { };
       };
     };
@@ -168,10 +193,13 @@ in
       };
       coreutils = package "coreutils";
       git = package "git";
+      mcp-server-git = package "mcp-server-git";
       hive-subagent-daemon = package "hive-subagent-daemon";
       claude-code = package "claude-code";
       callPackage = _: _: throw "the package was given";
-      runCommand = name: _: script: builtins.seq script (package name);
+      runCommand =
+        name: _: script:
+        builtins.seq script (package name);
       stdenv.buildPlatform.canExecute = _: true;
       stdenv.hostPlatform = { };
     };

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.stub.stub_call import answer_of
+from tests.stub.stub_call import answer_of, tool_answer
 from tests.stub.stub_dump import what_a_child_sees
 from tests.stub.stub_sessions import VERSION, Sessions, refuse, write_all
 
@@ -32,6 +32,8 @@ VALUE_FLAGS = (
     "--append-system-prompt-file",
     "--model",
     "--mcp-config",
+    "--max-budget-usd",
+    "--max-turns",
 )
 BARE_FLAGS = (
     "--print",
@@ -237,7 +239,12 @@ class Stub:
 
     def do_call(self, step: Step) -> None:
         """Call the daemon from inside the turn and write down what it answered."""
-        write_whole(self.scripts / step["into"], answer_of(step["port"]))
+        answer = (
+            tool_answer(step["port"], step["tool"], step["arguments"])
+            if step["tool"]
+            else answer_of(step["port"], step["path"])
+        )
+        write_whole(self.scripts / step["into"], answer)
 
     def do_spawn(self, step: Step) -> None:
         """Start a child of its own, as a tool call would; go on when it has written its pid."""
@@ -284,7 +291,7 @@ def live_as_child(step: Step, scripts: Path) -> NoReturn:
     for name in step["ignores"]:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     if step["calls"]:
-        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"]))
+        write_whole(scripts / f"{step['record']}.answer", answer_of(step["calls"], "/mcp"))
     write_whole(scripts / step["record"], str(os.getpid()))
     limit = time.monotonic() + step["seconds"]
     while time.monotonic() < limit:

@@ -40,6 +40,8 @@ ALWAYS = (
     "before write loose-ends, noting",
     "inside os.rename loose-ends, noting",
     "after write loose-ends, noting",
+    "before write notices",
+    "after write notices",
 )
 AT_THE_END = "the end of the story"  # nothing reaches it: the daemon is killed from outside then
 

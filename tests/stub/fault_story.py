@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from tests.stub.kill_notices import shown
 from tests.stub.kill_story import NAME, Confirmed
 from tests.support.processes import eventually
 
@@ -67,6 +68,7 @@ def tell(failing: Failing) -> Confirmed:
     arrival(failing, one)
     two = spawn(failing, confirmed, "continue", prompt="go on")
     arrival(failing, two)
+    confirmed.shown.extend(shown(failing.daemon))
     three = spawn(failing, confirmed, "start", prompt_file="recipe-2.md")
     failing.daemon.reached("up")
     patiently(lambda: interrupted(failing, three))

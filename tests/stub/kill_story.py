@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.stub.conftest import write_claude
+from tests.stub.kill_notices import check_notices, shown
 from tests.stub.steps import forever, init, reach, spawn, success
 from tests.support.processes import eventually
 
@@ -40,11 +41,15 @@ def write_recording_claude(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the daemon had confirmed to its parent before it was killed, and what it had told it, by turn."""
+    """What the daemon had confirmed to its parent before it was killed, and what it had told it, by turn.
+
+    `shown` are the notices that a hook of the parent was answered with.
+    """
 
     turns: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     told: dict[str, Json] = field(default_factory=dict)
+    shown: list[str] = field(default_factory=list)
 
     def was_told(self, loose_end: Json) -> None:
         """Take note of a loose end as it was delivered."""
@@ -100,6 +105,7 @@ def tell(daemon: Daemon) -> Confirmed:
         told_everywhere(daemon, one, confirmed)
         two = resume(daemon, confirmed)
         told_everywhere(daemon, two, confirmed)
+        confirmed.shown.extend(shown(daemon))
         three = start(daemon, 2, confirmed)
         daemon.reached("up")
         daemon.ok("interrupt", name=NAME)
@@ -170,6 +176,8 @@ def check(daemon: Daemon, confirmed: Confirmed) -> None:
     ran = turns_that_ran(daemon)
     check_loose_ends(daemon, confirmed, ran)
     confirmed.check_told(daemon)
+    opened = [end["id"] for end in daemon.loose_ends(NAME)]
+    check_notices(daemon, opened=opened, was_shown=confirmed.shown)
     check_folders(daemon)
     check_archives(daemon, ran)
     assert daemon.processes() == [], "a process outlived the daemon that answers for it"

@@ -167,9 +167,14 @@ def dump(into: str) -> Step:
     return {"do": "dump", "into": into}
 
 
-def call(port: int, into: str) -> Step:
+def call(port: int, into: str, path: str = "/mcp") -> Step:
     """Call the daemon from inside the turn, and write down the first line of its answer."""
-    return {"do": "call", "port": port, "into": into}
+    return {"do": "call", "port": port, "into": into, "path": path, "tool": ""}
+
+
+def ask(port: int, into: str, tool: str, **arguments: object) -> Step:
+    """Call a tool of the daemon from inside the turn, and write down its result."""
+    return {"do": "call", "port": port, "into": into, "tool": tool, "arguments": arguments}
 
 
 def spawn(

@@ -29,11 +29,11 @@ class FakeSubagents:
             raise answer
         return answer(**arguments) if callable(answer) else answer
 
-    async def start(self, **arguments: str | None) -> Answer:
+    async def start(self, **arguments: object) -> Answer:
         """Remember a start."""
         return self._answer("start", **arguments)
 
-    async def continue_turn(self, **arguments: str | None) -> Answer:
+    async def continue_turn(self, **arguments: object) -> Answer:
         """Remember a continue."""
         return self._answer("continue", **arguments)
 
@@ -44,6 +44,10 @@ class FakeSubagents:
     async def status(self, name: str | None) -> Answer:
         """Remember a status."""
         return self._answer("status", name=name)
+
+    async def wait(self, *, names: list[str] | None, timeout_seconds: float) -> Answer:
+        """Remember a wait."""
+        return self._answer("wait", names=names, timeout_seconds=timeout_seconds)
 
     async def get_loose_ends(self, *, name: str | None, ids: list[str] | None, limit: int) -> Answer:
         """Remember a reading."""

@@ -120,7 +120,7 @@ def _request(connection: socket.socket) -> Request | None:
     pairs = [each.partition(":") for each in lines]
     headers = {name.lower(): value.strip() for name, _, value in pairs}
     assert len(headers) == len(lines), f"a header came twice: {lines}"
-    while len(body) < int(headers["content-length"]):
+    while len(body) < int(headers.get("content-length", 0)):
         chunk = connection.recv(65_536)
         if not chunk:
             return None

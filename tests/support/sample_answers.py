@@ -23,6 +23,8 @@ OUTCOME: dict[str, Any] = {
     "cost_usd": 0.4321,
     "rounds": 7,
     "duration_seconds": 83.4,
+    "parent": None,
+    "depth": 1,
     "started_at": "2026-01-01T12:00:00Z",
     "ended_at": "2026-01-01T12:01:23Z",
 }
@@ -73,6 +75,8 @@ RUNNING: dict[str, Any] = {
     "dir": "/srv/project",
     "session_id": "0f0e0d0c-0b0a-0908-0706-050403020100",
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": "20260101t120000-1",
     "running_seconds": 125.2,
     "age_seconds": 3.1,
@@ -88,6 +92,11 @@ RUNNING: dict[str, Any] = {
     "memory_bytes": 250 * 2**20,
     "memory_limit_bytes": None,
     "mcp_problems": [],
+    "cost_usd": None,
+    "rounds": None,
+    "timeout_seconds": 600.0,
+    "max_budget_usd": None,
+    "max_turns": None,
 }
 
 IDLE: dict[str, Any] = {
@@ -96,6 +105,8 @@ IDLE: dict[str, Any] = {
     "dir": "/srv/project",
     "session_id": None,
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": "20260101t110000-1",
     "last_turn": OUTCOME,
 }
@@ -106,6 +117,8 @@ UNKNOWN: dict[str, Any] = {
     "dir": None,
     "session_id": None,
     "model": None,
+    "parent": None,
+    "depth": 1,
     "turn": None,
     "last_turn": None,
 }
@@ -126,6 +139,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "continue": STARTED | {"previous_turn": KILLED},
     "interrupt": INTERRUPTED,
     "status": STATUS,
+    "wait": {"ended": ["writer"], "timed_out": False, "subagents": [IDLE, RUNNING], "more": 0},
     "get_loose_ends": {"loose_ends": [loose_end("a-1"), loose_end("a-2", KILLED)], "remaining": 1},
     "close_loose_ends": {"closed": ["a-1"], "unknown": []},
 }

@@ -33,6 +33,14 @@ WAYS = {
 }
 
 
+def free_port() -> int:
+    """Return a port of loopback on which nobody listens now."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
 @contextlib.contextmanager
 def listening(way: Way = V4) -> Iterator[socket.socket]:
     """Listen on a free port."""

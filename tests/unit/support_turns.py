@@ -15,12 +15,14 @@ from typing_extensions import override
 
 from hive_subagent_daemon.config_values import Config, Limits, OnRestart, Retention, ScopeChoice, Scopes
 from hive_subagent_daemon.inbox import Inbox
+from hive_subagent_daemon.planning import Planner
 from hive_subagent_daemon.records import Records
 from hive_subagent_daemon.recovery import Recovery
 from hive_subagent_daemon.registry import Registry
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage, open_state_dir
 from hive_subagent_daemon.subagents import Subagents
+from hive_subagent_daemon.values import NO_BOUNDS
 from tests.unit import support_streams as streams
 from tests.unit.support_children import FakeLauncher
 
@@ -105,9 +107,8 @@ class Parts:
         self.known: dict[str, SubagentRecord] = {one.name: one for one in self.records.subagents()}
         self.launcher = FakeLauncher()
         environ = {"HOME": str(self.home), "PATH": os.defpath}
-        self.spawner = Spawner(
-            self.config, storage=self.storage, records=self.records, launcher=self.launcher, environ=environ
-        )
+        planner = Planner(self.config, records=self.records, environ=environ)
+        self.spawner = Spawner(planner, storage=self.storage, records=self.records, launcher=self.launcher)
         self.registry = Registry(self.config.limits, records=self.records, inbox=self.inbox, known=self.known)
         self.subagents = Subagents(
             self.registry,
@@ -125,7 +126,7 @@ class Parts:
             inbox=self.inbox,
             launcher=self.launcher,
             known=self.known,
-            looked_in=self.spawner.looked_in,
+            looked_in=self.spawner.planner.looked_in,
         )
 
     @asynccontextmanager
@@ -146,13 +147,13 @@ class Parts:
 
     async def start(self, name: str = "alpha", **arguments: object) -> Json:
         """Start a subagent."""
-        given: Json = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None, **arguments}
-        return await self.subagents.start(name=name, **given)
+        given: Json = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None}
+        return await self.subagents.start(name=name, **{"bounds": NO_BOUNDS, **given, **arguments})
 
     async def resume(self, name: str = "alpha", **arguments: object) -> Json:
         """Continue a subagent."""
         given: Json = {"prompt": "go on", "model": None, "dir": None, **arguments}
-        return await self.subagents.continue_turn(name=name, **given)
+        return await self.subagents.continue_turn(name=name, **{"bounds": NO_BOUNDS, **given})
 
     async def play(self, name: str = "alpha") -> str:
         """Start a subagent, let it succeed, and return the turn."""
@@ -176,7 +177,7 @@ class Parts:
     @property
     def project(self) -> Path:
         """claude's folder for the sessions of the work directory, made if missing."""
-        folder = self.spawner.store.project_folder(self.work)
+        folder = self.spawner.planner.store.project_folder(self.work)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

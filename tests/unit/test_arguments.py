@@ -17,6 +17,7 @@ from hive_subagent_daemon.arguments import (
     InterruptArguments,
     StartArguments,
     StatusArguments,
+    WaitArguments,
     checked_arguments,
     input_schema,
 )
@@ -30,6 +31,7 @@ MODELS: dict[str, type[Arguments]] = {
     "status": StatusArguments,
     "get_loose_ends": GetLooseEndsArguments,
     "close_loose_ends": CloseLooseEndsArguments,
+    "wait": WaitArguments,
 }
 VALID: dict[str, dict[str, Any]] = {
     "start": {"name": "a", "prompt_file": "p.md"},
@@ -38,6 +40,7 @@ VALID: dict[str, dict[str, Any]] = {
     "status": {},
     "get_loose_ends": {},
     "close_loose_ends": {"ids": ["x"]},
+    "wait": {},
 }
 UUID = "0f0e0d0c-0b0a-0908-0706-050403020100"
 LIMIT = 100
@@ -55,7 +58,8 @@ def refusal(tool: str, changed: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-START_TAKES = "it takes only name, prompt_file, model, trigger, dir."
+BOUNDS = "timeout_seconds, max_budget_usd, max_turns"
+START_TAKES = f"it takes only name, prompt_file, model, trigger, dir, {BOUNDS}."
 NAME = "argument 'name' must be a string of 1 to 63 characters of a-z, 0-9 and '-', not"
 
 
@@ -157,6 +161,22 @@ NAME = "argument 'name' must be a string of 1 to 63 characters of a-z, 0-9 and '
             {"ids": ["x"] * 101},
             "'ids' must be an array of 1 to 100 strings, not an array of 101.",
         ),
+        ("start", {"timeout_seconds": 0}, "'timeout_seconds' must be a number of seconds above 0, up to"),
+        ("start", {"timeout_seconds": True}, "above 0, up to 31536000, not true."),
+        (
+            "continue",
+            {"max_budget_usd": -1},
+            "a number of US dollars above 0, up to 1000000, not the number",
+        ),
+        (
+            "continue",
+            {"max_turns": 1.5},
+            "must be an integer from 1 to 1000000, not the number 1.5.",
+        ),
+        ("wait", {"timeout_seconds": 241}, "must be a number of seconds from 0 to 240, not the number 241."),
+        ("wait", {"names": []}, "'names' must be an array of 1 to 100 strings, not an array of 0."),
+        ("wait", {"names": ["a", 3]}, "argument 'names[1]' must be a string, not the number 3."),
+        ("wait", {"names": ["A"]}, "name 'A'"),
         ("close_loose_ends", {"ids": ["x", 3]}, "argument 'ids[1]' must be a string, not the number 3."),
         ("close_loose_ends", {"ids": ["x", None]}, "argument 'ids[1]' must be a string, not null."),
         ("close_loose_ends", {"ids": ["x" * 201]}, "argument 'ids' holds an id of 201 characters"),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive_subagent_daemon import client, records, turn_warnings, views
+from hive_subagent_daemon import records, turn_warnings, views
 from hive_subagent_daemon.events import parse
 from hive_subagent_daemon.output import TurnFiles
 from hive_subagent_daemon.skim import Seen, skim
 from hive_subagent_daemon.storage import Storage
+from hive_subagent_daemon.tool_calls import tool_call
 from tests.unit.support_records import TURN, loose_end
 
 if TYPE_CHECKING:
@@ -74,5 +75,5 @@ def test_a_link_in_the_place_of_the_output_is_put_away(tmp_path: Path) -> None:
 
 def test_a_prompt_that_is_not_ascii_is_sent_as_it_is() -> None:
     """Escaped, three million of these would be too long for the daemon."""
-    body = client._request_body("continue", {"name": "a", "prompt": "é" * 1000})  # noqa: SLF001  its size is it
+    body = tool_call({"name": "continue", "arguments": {"name": "a", "prompt": "é" * 1000}}).body
     assert len(body) < 3_000

@@ -16,6 +16,7 @@ from hive_subagent_daemon import claude_command
 from hive_subagent_daemon.claude_command import Conversation, arguments, child_environment, find_program
 from hive_subagent_daemon.config_values import FileValue, McpServer
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.values import Bounds
 
 PROGRAM = Path("/opt/claude")
 UUID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -76,6 +77,13 @@ def test_everything_that_is_given_is_passed() -> None:
         "--model=opus[1m]",
         "--mcp-config=/s/mcp.json",
     )
+
+
+def test_bounds_are_passed_in_a_form_that_claude_reads() -> None:
+    """A tiny amount as decimals: an exponent is not taken for granted."""
+    given = command(fresh(), bounds=Bounds(60.0, 0.000001, 7))
+    assert given[-2:] == ("--max-budget-usd=0.000001", "--max-turns=7")
+    assert not [word for word in command(fresh()) if word.startswith("--max")]
 
 
 def test_an_empty_model_is_claudes_default() -> None:

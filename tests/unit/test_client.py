@@ -13,7 +13,6 @@ import pytest
 from mcp.client import Client
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from hive_subagent_daemon import client
 from hive_subagent_daemon.client import (
     AddressError,
     TcpEndpoint,
@@ -22,6 +21,8 @@ from hive_subagent_daemon.client import (
     call_tool,
 )
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.tool_calls import PROTOCOL_VERSION, envelope, tool_call
+from tests.support.daemon_stand_in import http_reply, stand_in_for_a_daemon
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, STATUS
 from tests.support.served_tools import served, served_on_tcp
@@ -57,11 +58,6 @@ def one_reply(reply: bytes | None) -> Iterator[TcpEndpoint]:
         finally:
             done.set()
             thread.join(WAIT_SECONDS)
-
-
-def http_reply(status: int, body: str) -> bytes:
-    """Return the bytes of an HTTP response."""
-    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode()
 
 
 @pytest.mark.parametrize(
@@ -123,8 +119,8 @@ def test_a_call_over_a_unix_socket_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_envelope_uses_the_names_that_the_sdk_uses() -> None:
-    body = client._request_body("status", {}).decode()  # noqa: SLF001  # the wire form is what is tested
-    assert client.PROTOCOL_VERSION == LATEST_MODERN_VERSION
+    body = tool_call({"name": "status", "_meta": envelope({"name": "x"})}).body.decode()
+    assert PROTOCOL_VERSION == LATEST_MODERN_VERSION
     keys = [types.PROTOCOL_VERSION_META_KEY, types.CLIENT_CAPABILITIES_META_KEY, types.CLIENT_INFO_META_KEY]
     assert all(key in body for key in keys)
 
@@ -150,8 +146,8 @@ def test_a_refusal_arrives_in_the_words_of_the_daemon() -> None:
 
 
 def test_an_error_of_the_protocol_is_a_refusal_with_its_message() -> None:
-    with served_on_tcp(FakeSubagents()) as url, pytest.raises(RefusedError, match="Unknown tool 'wait'"):
-        call_tool(TcpEndpoint.from_url(url), "wait", {})
+    with served_on_tcp(FakeSubagents()) as url, pytest.raises(RefusedError, match="Unknown tool 'dance'"):
+        call_tool(TcpEndpoint.from_url(url), "dance", {})
 
 
 def test_a_wrong_path_is_no_daemon() -> None:
@@ -202,22 +198,16 @@ def test_something_else_that_answers_is_not_taken_for_the_daemon(reply: bytes, m
         call_tool(endpoint, "status", {})
 
 
-def test_a_daemon_that_goes_silent_is_given_up_and_the_call_called_uncertain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
+def test_a_daemon_that_goes_silent_is_given_up_and_the_call_called_uncertain() -> None:
     expected = r"gave no answer \(timed out\): start may or may not have taken effect"
     with one_reply(b"") as endpoint, pytest.raises(UnreachableError, match=expected):
-        call_tool(endpoint, "start", {"name": "a", "prompt_file": "p"})
+        call_tool(endpoint, "start", {"name": "a", "prompt_file": "p"}, within_seconds=0.1)
 
 
 @pytest.mark.parametrize("tool", ["status", "get_loose_ends"])
-def test_a_question_without_an_answer_changed_nothing_and_points_to_the_service(
-    monkeypatch: pytest.MonkeyPatch, tool: str
-) -> None:
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
+def test_a_question_without_an_answer_changed_nothing_and_points_to_the_service(tool: str) -> None:
     with one_reply(b"") as endpoint, pytest.raises(UnreachableError) as caught:
-        call_tool(endpoint, tool, {})
+        call_tool(endpoint, tool, {}, within_seconds=0.1)
     said = str(caught.value)
     assert said.startswith(f"No answer from {endpoint.shown} within 0 s. If systemd holds the address")
     assert "`systemctl status`" in said
@@ -240,3 +230,62 @@ def test_a_refusal_of_the_guard_is_passed_on(status: int) -> None:
         pytest.raises(RefusedError, match=rf"\(HTTP {status}\): {sentence}"),
     ):
         call_tool(endpoint, "status", {})
+
+
+def token_in(folder: Path, token: str = "a-token-of-twenty-ch") -> Path:
+    """Write a token file."""
+    file = folder / "token"
+    file.write_text(f"{token}\n")
+    return file
+
+
+def test_the_token_is_sent_as_its_file_has_it_at_each_call(tmp_path: Path) -> None:
+    file = token_in(tmp_path)
+    with stand_in_for_a_daemon(b"", b"") as daemon:
+        for token in ("a-token-of-twenty-ch", "another-token-of-25-chars"):
+            token_in(tmp_path, token)
+            with pytest.raises(UnreachableError):
+                call_tool(TcpEndpoint("127.0.0.1", daemon.port, token_file=file), "status", {})
+            assert f"Authorization: Bearer {token}\r\n".encode() in daemon.requests[-1]
+
+
+def test_without_a_token_file_no_authorization_is_sent() -> None:
+    with stand_in_for_a_daemon(b"") as daemon, pytest.raises(UnreachableError):
+        call_tool(TcpEndpoint("127.0.0.1", daemon.port), "status", {})
+    assert b"uthorization" not in daemon.requests[0]
+
+
+def test_a_token_that_cannot_be_read_refuses_the_call_before_it_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"token file cannot be read .*change --token-file or \$HIVE_SUB"):
+        call_tool(TcpEndpoint("127.0.0.1", 1, token_file=tmp_path / "none"), "start", {})
+
+
+def test_a_refusal_for_want_of_a_token_says_how_to_bring_one(tmp_path: Path) -> None:
+    reply = http_reply(401, "Refused: send the token.\n")
+    with (
+        stand_in_for_a_daemon(reply) as daemon,
+        pytest.raises(
+            RefusedError, match=r"send the token\. Name that file by --token-file or \$HIVE_SUBAGENT_"
+        ),
+    ):
+        call_tool(TcpEndpoint("127.0.0.1", daemon.port), "status", {})
+    file = token_in(tmp_path)
+    with (
+        stand_in_for_a_daemon(reply) as daemon,
+        pytest.raises(RefusedError, match=rf"send the token\. The token was read from {file}\.$") as caught,
+    ):
+        call_tool(TcpEndpoint("127.0.0.1", daemon.port, token_file=file), "status", {})
+    assert "a-token-of" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["status", "é", " x", "=?base64?eA==?=", "a\r\nX: y", "\ud800", ""])
+def test_the_name_of_any_tool_can_be_sent(name: str) -> None:
+    with stand_in_for_a_daemon(b"") as daemon, pytest.raises(UnreachableError):
+        call_tool(TcpEndpoint("127.0.0.1", daemon.port), name, {})
+    assert b"\r\nX: y" not in daemon.requests[0].partition(b"\r\n\r\n")[0]
+
+
+@pytest.mark.parametrize("name", ["no-such-tool", "é", " x ", "=?base64?eA==?=", "a\r\nX: y"])
+def test_the_server_of_the_sdk_reads_every_name_as_it_was_meant(name: str) -> None:
+    with served_on_tcp(FakeSubagents()) as url, pytest.raises(RefusedError, match="Unknown tool"):
+        call_tool(TcpEndpoint.from_url(url), name, {})

@@ -14,6 +14,7 @@ import pytest
 from hive_subagent_daemon import client_main
 from hive_subagent_daemon.client_main import main
 from hive_subagent_daemon.errors import RefusedError
+from hive_subagent_daemon.values import NO_BOUNDS
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, STATUS, loose_end
 from tests.support.served_tools import served_on_tcp
@@ -54,12 +55,12 @@ def code_of(arguments: list[str]) -> int:
         (
             ["continue", "a", "do it", "--model", "opus"],
             "continue",
-            {"name": "a", "prompt": "do it", "model": "opus", "dir": None},
+            {"name": "a", "prompt": "do it", "model": "opus", "dir": None, "bounds": NO_BOUNDS},
         ),
         (
             ["continue", "--", "-p", "-x"],
             "continue",
-            {"name": "-p", "prompt": "-x", "model": None, "dir": None},
+            {"name": "-p", "prompt": "-x", "model": None, "dir": None, "bounds": NO_BOUNDS},
         ),
     ],
 )
@@ -83,7 +84,9 @@ def test_files_of_a_start_are_those_of_the_caller(
     monkeypatch.chdir(tmp_path)
     assert main(["start", "a", "p.md", "--dir", "sub", "--trigger", "go", "--model", ""]) == 0
     here = {"prompt_file": f"{tmp_path}/p.md", "dir": f"{tmp_path}/sub"}
-    assert subagents.calls == [("start", {"name": "a", "trigger": "go", "model": ""} | here)]
+    assert subagents.calls == [
+        ("start", {"name": "a", "trigger": "go", "model": "", "bounds": NO_BOUNDS} | here)
+    ]
 
 
 def test_a_directory_that_was_not_given_is_left_to_the_daemon(subagents: FakeSubagents) -> None:

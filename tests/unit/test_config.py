@@ -285,6 +285,7 @@ def test_the_effective_configuration_shows_every_key_that_has_a_value(tmp_path: 
     assert {key.place for key in KEYS if key.default is None} == {
         ("auth", "token_file"),
         *(("scopes", name) for name in NOT_SET),
+        *(("limits", name) for name in ("timeout_seconds", "max_budget_usd", "max_turns")),
     }
     loaded = load(tmp_path)
     shown = tomllib.loads(effective(loaded))

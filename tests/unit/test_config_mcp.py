@@ -163,11 +163,9 @@ def test_a_url_is_not_repeated_in_a_message_since_it_may_hold_a_key(tmp_path: Pa
     assert "s3cret" not in refusal(tmp_path, 'mcp_servers.a.url = "ftp://host/?key=s3cret"')
 
 
-def test_the_daemon_itself_is_not_yet_available_to_subagents(tmp_path: Path) -> None:
+def test_the_daemon_itself_is_only_available_to_subagents_where_that_is_said(tmp_path: Path) -> None:
     toml = '[mcp_servers.subagent]\nurl = "http://127.0.0.1:7310/mcp"\n'
     (server,) = load(tmp_path, toml).mcp_servers
     assert (server.name, server.available_to_subagents) == ("subagent", False)
-    assert refusal(tmp_path, f"{toml}available_to_subagents = true") == (
-        "DIR/config.toml: mcp_servers.subagent.available_to_subagents: "
-        "subagents that start subagents are not available in this version: use false"
-    )
+    assert not load(tmp_path, toml).nests
+    assert load(tmp_path, f"{toml}available_to_subagents = true").nests

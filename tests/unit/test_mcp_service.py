@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,6 +18,7 @@ from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.mcp_service import build_server
 from hive_subagent_daemon.tool_texts import INSTRUCTIONS
 from hive_subagent_daemon.tools import TOOLS
+from hive_subagent_daemon.values import NO_BOUNDS, Bounds
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, RUNNING, STATUS
 from tests.unit.test_arguments import ARGUMENTS, VALID
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 ERAS = ["legacy", "2026-07-28"]
 LIMIT = 1000
-ORDER = ["start", "continue", "interrupt", "status", "get_loose_ends", "close_loose_ends"]
+NONE = {"bounds": NO_BOUNDS}
+ORDER = ["start", "continue", "interrupt", "status", "get_loose_ends", "close_loose_ends", "wait"]
 
 
 def server_over(subagents: FakeSubagents) -> Server[Any]:
@@ -51,7 +54,7 @@ async def call_directly(
     """Call one tool without a client, which a cancellation or many examples would only slow down."""
     entry = server_over(subagents).get_request_handler("tools/call")
     assert entry is not None
-    context: Any = None
+    context: Any = SimpleNamespace(request=None)
     result = await entry.handler(context, types.CallToolRequestParams(name=tool, arguments=arguments))
     assert isinstance(result, types.CallToolResult)
     return result
@@ -79,14 +82,25 @@ async def test_an_answer_is_structured_and_has_a_text(tool: str, era: str) -> No
         (
             "start",
             {"name": "-p", "prompt_file": "p"},
-            {"name": "-p", "prompt_file": "p", "model": None, "trigger": None, "dir": None},
+            {
+                "name": "-p",
+                "prompt_file": "p",
+                "model": None,
+                "trigger": None,
+                "dir": None,
+                "bounds": NO_BOUNDS,
+            },
         ),
         (
             "start",
             {"name": "a", "prompt_file": "p", "model": "", "trigger": "/go", "dir": "d"},
-            {"name": "a", "prompt_file": "p", "model": "", "trigger": "/go", "dir": "d"},
+            {"name": "a", "prompt_file": "p", "model": "", "trigger": "/go", "dir": "d"} | NONE,
         ),
-        ("continue", {"name": "a", "prompt": "x"}, {"name": "a", "prompt": "x", "model": None, "dir": None}),
+        (
+            "continue",
+            {"name": "a", "prompt": "x", "timeout_seconds": 9, "max_budget_usd": 0.5, "max_turns": 3},
+            {"name": "a", "prompt": "x", "model": None, "dir": None, "bounds": Bounds(9, 0.5, 3)},
+        ),
         ("interrupt", {"name": "a"}, {"name": "a", "force": False}),
         ("interrupt", {"name": "a", "force": True}, {"name": "a", "force": True}),
         ("status", {}, {"name": None}),
@@ -94,6 +108,8 @@ async def test_an_answer_is_structured_and_has_a_text(tool: str, era: str) -> No
         ("get_loose_ends", {}, {"name": None, "ids": None, "limit": 10}),
         ("get_loose_ends", {"name": "a", "ids": ["x"], "limit": 1}, {"name": "a", "ids": ["x"], "limit": 1}),
         ("close_loose_ends", {"ids": ["x", "y"]}, {"ids": ["x", "y"]}),
+        ("wait", {}, {"names": None, "timeout_seconds": 240}),
+        ("wait", {"names": ["a"], "timeout_seconds": 0}, {"names": ["a"], "timeout_seconds": 0}),
     ],
 )
 async def test_the_service_gets_what_was_given_and_the_defaults(
@@ -183,9 +199,9 @@ def test_the_annotations_tell_reading_from_changing_and_from_cutting_off_work() 
     destroys = {name for name, annotations in told.items() if annotations.destructive_hint}
     repeatable = {name for name, annotations in told.items() if annotations.idempotent_hint}
     opens = {name for name, annotations in told.items() if annotations.open_world_hint}
-    assert reads == {"status", "get_loose_ends"}
+    assert reads == {"status", "get_loose_ends", "wait"}
     assert destroys == {"start", "continue", "interrupt"}
-    assert repeatable == {"status", "get_loose_ends", "close_loose_ends"}
+    assert repeatable == {"status", "get_loose_ends", "close_loose_ends", "wait"}
     assert opens == {"start", "continue"}
 
 

@@ -327,7 +327,7 @@ def test_a_state_directory_is_made_private_with_all_its_folders(tmp_path: Path) 
     descriptor = open_state_dir(state)
     os.close(descriptor)
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    folders = ["loose-ends", "names", "prompts", "set-aside", "slices", "turns"]
+    folders = ["loose-ends", "names", "notices", "prompts", "set-aside", "slices", "turns"]
     assert names_in(state) == sorted([*folders, "lock"])
     assert {stat.S_IMODE((state / folder).stat().st_mode) for folder in folders} == {0o700}
     assert stat.S_IMODE((state / "lock").stat().st_mode) == 0o600

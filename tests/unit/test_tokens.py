@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hive_subagent_daemon.tokens import BearerToken, TokenError
+from hive_subagent_daemon.token_files import TokenError
+from hive_subagent_daemon.tokens import BearerToken
 
 SECRET = "0123456789abcdef"
 HEADERS = [(b"host", b"localhost"), (b"authorization", b"Bearer " + SECRET.encode())]

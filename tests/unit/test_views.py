@@ -17,7 +17,7 @@ from tests.unit.support_records import KILLED_OUTCOME, OUTCOME, TURN
 OUTCOME_FIELDS = [
     "name", "turn", "outcome", "cause", "signal", "oom", "error_class", "error", "text", "text_length",
     "warnings", "limited_until", "dir", "session_id", "model", "cost_usd", "rounds", "duration_seconds",
-    "started_at", "ended_at",
+    "parent", "depth", "started_at", "ended_at",
 ]  # fmt: skip
 
 
@@ -28,6 +28,7 @@ def test_an_outcome_has_the_fields_of_the_contract() -> None:
         "turn": TURN,
         "outcome": "completed",
         "text": "All done.",
+        "depth": 1,
         "text_length": 9,
         "warnings": [],
         "dir": "/srv/project",

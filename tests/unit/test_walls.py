@@ -55,6 +55,7 @@ def test_two_turns_that_failed_alike_are_a_wall(error_class: ErrorClass) -> None
         pytest.param([failed(ErrorClass.CONTEXT)] * 3, id="for-a-reason-of-their-own"),
         pytest.param([failed(ErrorClass.NO_RESULT)] * 3, id="for-an-unknown-reason"),
         pytest.param([KILLED, KILLED], id="cut-off"),
+        pytest.param([replace(failed(ErrorClass.BUDGET), at_own_bound=True)] * 3, id="at-own-bounds"),
     ],
 )
 def test_what_says_nothing_of_the_next_turn_is_no_wall(verdicts: list[Verdict]) -> None:

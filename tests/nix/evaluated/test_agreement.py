@@ -1,4 +1,4 @@
-"""The core and the daemon agree: on names, on settings, on MCP servers, on what units say."""
+"""The core and the daemon agree: on names, on settings, on what units say."""
 
 from __future__ import annotations
 
@@ -9,52 +9,17 @@ from typing import Any
 import pytest
 import tomli_w
 
-from hive_subagent_daemon.config_checks import FaultsError, Places
-from hive_subagent_daemon.config_mcp import mcp_servers
-from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS, Key
+from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
 from hive_subagent_daemon.config_values import TcpAddress
 from hive_subagent_daemon.daemon_main import main
 from hive_subagent_daemon.unit_files import Account, UnitFiles, Wanted, system_units, user_units
 from hive_subagent_daemon.unit_names import default_slice
 from tests.nix.evaluation import core, needs_nix
+from tests.nix.samples import FROM_OPTIONS, URL, nested
 from tests.unit.config_loading import load
 
 pytestmark = needs_nix
 
-PLACES = Places(Path("/"), Path("/"))
-URL = "http://127.0.0.1:9000/mcp"
-SAMPLES: list[object] = [
-    *(True, 0, 1, 2, -1, 0.5, 99999, 40000, 10**8),
-    *("", " ", "x", "stop", "adopt", "auto", "user", "off", "continue", "kill", "debug", "info", "loud"),
-    *("0022", "22", "0999", "077", "512M", "2G", "40%", "0%", "101%", "infinity", "12x", "/srv/x"),
-    *([], ["x"], [1], {}, {"A": "b"}, {"A": 1}, {"A": {"file": "/x"}}, {"A": {"file": "/x", "b": 1}}),
-]
-# What the modules set from options of their own; the daemon checks those again when the system is built.
-FROM_OPTIONS = {"agent", "claude", "work_dir", "listen", "mcp_servers", "scopes.slice"}
-CHECKED_KEYS = [key for key in KEYS if key.name not in FROM_OPTIONS]
-ENTRIES: list[dict[str, Any]] = [
-    {"url": URL},
-    {"url": URL, "type": "sse"},
-    {"url": URL, "type": "streamable-http"},
-    {"url": URL, "type": "stdio"},
-    {"url": URL, "command": "/bin/x"},
-    {"url": URL, "args": ["x"]},
-    {"url": URL, "env": {"A": "b"}},
-    {"url": URL, "headers": {"A": "b"}, "timeout": 1000, "alwaysLoad": True},
-    {"url": URL, "headers": {"A": 1}},
-    {"url": URL, "timeout": 0},
-    {"url": URL, "timeout": "1"},
-    {"url": "127.0.0.1:9000"},
-    {"url": "${DOCS}/mcp"},
-    {"url": "wss://127.0.0.1/", "type": "ws"},
-    {"url": "http://127.0.0.1/", "type": "ws"},
-    {"command": "/bin/x"},
-    {"command": "/bin/x", "args": ["a"], "env": {"A": "b"}},
-    {"command": "/bin/x", "args": "a"},
-    {"command": "/bin/x", "headers": {"A": "b"}},
-    {"command": "/bin/x", "type": "http"},
-    {"args": ["a"]},
-]
 CONFIGURATION = """core.configurationOf {
   inherit agent name uid;
   claude = "/bin/sh";
@@ -94,32 +59,10 @@ def test_every_key_of_the_daemon_can_be_set() -> None:
     assert known == {row.name for row in (*KEYS, *LATER_KEYS)}
 
 
-@pytest.mark.parametrize("key", CHECKED_KEYS, ids=lambda key: key.name)
-def test_a_value_is_refused_where_the_daemon_refuses_it(key: Key) -> None:
-    settings = [nested(key.place, sample) for sample in SAMPLES]
-    faults = core('map (core.settingsFaults "settings") settings', settings=settings)
-    refused = [bool(each) for each in faults]
-    assert dict(zip(map(repr, SAMPLES), refused, strict=True)) == {
-        repr(sample): is_refused(key, sample) for sample in SAMPLES
-    }
-
-
 @pytest.mark.parametrize("name", sorted(FROM_OPTIONS))
 def test_a_setting_that_an_option_makes_is_refused(name: str) -> None:
     [fault] = core('core.settingsFaults "settings" settings', settings=nested(tuple(name.split(".")), "x"))
     assert fault.startswith(f"settings.{name}: is set by ")
-
-
-def test_an_entry_of_an_mcp_server_is_refused_where_the_daemon_refuses_it() -> None:
-    faults = core('map (docs: core.serverFaults "mcpServers" { inherit docs; }) entries', entries=ENTRIES)
-    verdicts = []
-    for entry in ENTRIES:
-        try:
-            mcp_servers().read({"docs": entry}, PLACES)
-            verdicts.append(False)
-        except FaultsError:
-            verdicts.append(True)
-    assert [bool(each) for each in faults] == verdicts
 
 
 def test_the_daemon_reads_the_configuration_that_is_written_for_it(tmp_path: Path) -> None:
@@ -162,7 +105,7 @@ def test_the_daemon_checks_a_configuration_where_its_work_dir_is_not(
 @pytest.mark.parametrize(("manager", "uid"), [("system", 1001), ("system", 0), ("user", 1001)])
 def test_units_say_what_the_daemon_s_own_unit_files_say(manager: str, uid: int) -> None:
     agent = AGENT | {"manager": manager, "uid": uid, "user": "alice" if uid else "root"}
-    made = core(f"core.unitFiles (core.unitsOf agent).{manager}", agent=agent)
+    made = core(f"core.unitFiles (core.unitsOf [ agent ]).{manager}", agent=agent)
     wanted = Wanted(
         account=Account(agent["user"], uid),
         program=Path("/opt/bin/daemon"),
@@ -176,23 +119,6 @@ def test_units_say_what_the_daemon_s_own_unit_files_say(manager: str, uid: int) 
         if manager == "user":
             assert ours.pop(("Unit", "ConditionUser")) == {"alice"}
         assert ours == theirs, file.name
-
-
-def nested(place: tuple[str, ...], value: object) -> object:
-    """Return the value in as many sets as its place has names."""
-    for name in reversed(place):
-        value = {name: value}
-    return value
-
-
-def is_refused(key: Key, value: object) -> bool:
-    """Tell whether the daemon refuses this value."""
-    try:
-        key.kind.read(value, PLACES)
-    except FaultsError as error:
-        # The building of the system, where the daemon itself checks, tells what its version lacks.
-        return not any("not available in this version" in fault.reason for fault in error.faults)
-    return False
 
 
 def read_unit(text: str) -> dict[tuple[str, str], set[str]]:

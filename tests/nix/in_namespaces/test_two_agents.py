@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.nix.installed_agents import FOLDERS, InstalledAgent, install, render, units_of
+from tests.nix.installed_agents import FOLDERS, InstalledAgent, install, journal_of, render, units_of
 from tests.stub.steps import dump, held, success
 from tests.support.processes import eventually
 from tests.systemd.managers import CGROUPS, OTHER_USER, SYSTEM, USER, cgroup_of, run
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tests.nix.in_namespaces.conftest import MakeAgent
 
 URL = "http://127.0.0.1:9000/mcp"
-SECRET = "a secret of root"
+SECRET = "a-secret-of-root-and-a-token"
 SUM_TASKS = 200
 
 
@@ -35,7 +36,8 @@ def agents(make_agent: MakeAgent, open_folder: Path) -> list[InstalledAgent]:
         mcpServers=servers,
         sliceConfig={"TasksMax": SUM_TASKS},
         secretEnvironment={"SECRET": str(secret)},
-        settings={"umask": "0027"},
+        credentials={"token": str(secret)},
+        settings={"umask": "0027", "auth": {"token_file": "$CREDENTIALS_DIRECTORY/token"}},
     )
     made = [coder, make_agent("re-viewer", OTHER_USER)]
     render(*made)
@@ -96,6 +98,26 @@ def test_the_sum_slice_with_its_limit_contains_the_turn(agents: list[InstalledAg
     coder.open_gate("go")
 
 
+def test_two_agents_of_one_user_share_a_slice_and_its_sum(make_agent: MakeAgent) -> None:
+    limits = {"slice": "agents.slice"}
+    made = [
+        make_agent("one", USER, limits=limits, sliceConfig={"TasksMax": SUM_TASKS}),
+        make_agent("two", USER, limits=limits, sliceConfig={"CPUWeight": 50}),
+    ]
+    render(*made)
+    install(*made)
+    manager = USER.manager
+    for agent in made:
+        SYSTEM.systemctl("start", f"{agent.unit}.socket")
+        turn = agent.start("x", held("go")).content
+        assert cgroup_of(turn["pid"]).startswith(f"{manager.cgroup}/agents.slice/")
+    found = [manager.show("agents.slice", name) for name in ("TasksMax", "CPUWeight", "Description")]
+    assert found == [str(SUM_TASKS), "50", "Subagents of one and two"]
+    for agent in made:
+        agent.open_gate("go")
+        assert agent.loose_end("x")["outcome"] == "completed"
+
+
 def test_a_new_sum_is_in_force_for_running_turns_after_a_reload(agents: list[InstalledAgent]) -> None:
     coder = agents[0]
     [slice_name] = units_of(coder, "user", "slice")
@@ -126,6 +148,20 @@ def test_turns_see_what_their_agent_was_given(agents: list[InstalledAgent]) -> N
     assert of_coder["environment"]["PATH"].startswith("/run/wrappers/bin:/usr/bin:")
     assert f"/etc/profiles/per-user/{USER.user}/bin" in of_coder["environment"]["PATH"].split(":")
     assert of_coder["environment"]["HOME"] == str(coder.home)
+
+
+def test_a_reload_takes_up_limits_and_leaves_turns_alone(agents: list[InstalledAgent]) -> None:
+    coder = agents[0]
+    turn = coder.start("x", held("go")).content
+    coder.options["settings"] = {"limits": {"max_running": 1}}
+    render(coder)
+    install(coder)
+    SYSTEM.systemctl("reload", f"{coder.unit}.service")
+    eventually(lambda: "limits were read again" in journal_of(coder), what="the new limits")
+    assert "max_running" in coder.refused("start", name="y", prompt_file=str(coder.work / "recipe.md"))
+    assert coder.status_of("x")["turn"] == turn["turn"]
+    coder.open_gate("go")
+    assert coder.loose_end("x")["outcome"] == "completed"
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "idle"])
@@ -163,3 +199,18 @@ def test_a_user_s_own_units_listen_in_that_user_s_manager_alone(make_agent: Make
     assert cgroup_of(turn["pid"]).startswith(f"{slice_path(agent)}/")
     agent.open_gate("go")
     assert agent.loose_end("x")["outcome"] == "completed"
+
+
+def test_a_user_s_own_daemon_has_the_secrets_that_the_user_can_read(
+    make_agent: MakeAgent, open_folder: Path
+) -> None:
+    secret = open_folder / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    os.chown(secret, USER.uid, USER.uid)
+    agent = make_agent("own", USER, manager="user", secretEnvironment={"SECRET": str(secret)})
+    render(agent)
+    install(agent)
+    USER.manager.systemctl("start", f"{agent.unit}.socket")
+    agent.play("x", [dump("seen"), *success()])
+    assert agent.seen("seen")["environment"]["SECRET"] == SECRET

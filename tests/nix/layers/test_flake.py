@@ -38,5 +38,14 @@ def test_its_modules_have_its_package(flake: dict[str, Any]) -> None:
 
 def test_its_checks_are_those_that_can_run_anywhere_and_those_that_need_nixos(flake: dict[str, Any]) -> None:
     needs_nixpkgs = ["format", "layers", "nixos", "package", "unit-tests", "vm"]
-    assert flake["checks"] == sorted(["core", "faults", *needs_nixpkgs])
+    assert flake["checks"] == sorted(["core", "faults", "values", *needs_nixpkgs])
     assert all(text.endswith(" cases hold\n") for text in flake["cases"])
+
+
+def test_its_tests_and_its_shell_have_the_packages_of_the_tests(flake: dict[str, Any]) -> None:
+    of_tests, of_shell = map(set, flake["testPackages"])
+    assert of_tests - {"pytestCheckHook"} == of_shell - {"mypy"} >= {"cryptography", "pytest"}
+
+
+def test_its_virtual_machine_is_the_one_that_is_looked_at_here(flake: dict[str, Any]) -> None:
+    assert flake["vm"] == ["machine.nix"]

@@ -2,17 +2,34 @@
 { system, overlays }:
 let
   # The flake's probe puts the library here; a path cannot be given an argument when it is imported as nixpkgs is.
-  lib = import (/. + builtins.getEnv "HIVE_NIXPKGS_LIB");
+  library = /. + builtins.getEnv "HIVE_NIXPKGS_LIB";
+  lib = import library;
   made = kind: name: { inherit kind name; };
+  python =
+    lib.genAttrs
+      [
+        "cryptography"
+        "hypothesis"
+        "mypy"
+        "pytest"
+        "pytest-subprocess"
+        "pytest-timeout"
+        "pytestCheckHook"
+      ]
+      (pname: {
+        inherit pname;
+      });
   base = {
     inherit lib;
-    path = /nowhere;
+    # A real one has its library there, too.
+    path = dirOf library;
     stdenv.hostPlatform = { inherit system; };
     callPackage = file: _: {
       inherit file;
       dependencies = [ ];
-      python.withPackages = _: made "python" "python";
-      python.pkgs = { };
+      python.withPackages = choose: choose python;
+      python.pkgs = python;
+      overridePythonAttrs = given: given;
     };
     mkShell = given: made "shell" "shell" // given;
     ruff = made "package" "ruff";

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -54,6 +55,23 @@ def connected(address: str | int) -> socket.socket:
     return connection
 
 
+def bridged(address: str | int, request: bytes) -> str:
+    """Send the body of a request through a bridge for stdio and return the line that it answers."""
+    where = ["--url", f"http://127.0.0.1:{address}"] if isinstance(address, int) else ["--socket", address]
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hive_subagent_daemon import bridge_main; "
+    code += "bridge_main.main(sys.argv[1:])"
+    with subprocess.Popen(
+        [sys.executable, "-IS", "-c", code, str(REPOSITORY), *where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as bridge:
+        assert bridge.stdin is not None
+        assert bridge.stdout is not None
+        bridge.stdin.write(request.partition(b"\r\n\r\n")[2] + b"\n")
+        bridge.stdin.flush()
+        return bridge.stdout.readline().decode()
+
+
 def answered(connection: socket.socket, request: bytes) -> str:
     """Send a request and return the first line of the answer."""
     try:
@@ -81,6 +99,9 @@ class CallingStub(Stub):
             below = CGROUPS / cgroup_of(os.getpid()).lstrip("/") / "below"
             below.mkdir()
             (below / "cgroup.procs").write_text(str(os.getpid()))
+        if step["way"] == "bridge":
+            write_whole(self.scripts / step["into"], bridged(step["address"], request))
+            os._exit(0)
         connection = connected(step["address"])
         if step["way"] == "heir-of-a-known":
             connection.sendall(HEALTH)

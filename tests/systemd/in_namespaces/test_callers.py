@@ -73,7 +73,7 @@ def assert_only_x(service: Service) -> None:
 
 
 @pytest.mark.parametrize("over", ["tcp", "unix"])
-@pytest.mark.parametrize("way", ["itself", "cgroup-below"])
+@pytest.mark.parametrize("way", ["itself", "cgroup-below", "bridge"])
 def test_a_process_of_a_turn_is_refused(service: Service, listening_at: str, way: str, over: str) -> None:
     """Also in a cgroup that it has made below its scope."""
     address = listening_at if over == "unix" else service.port

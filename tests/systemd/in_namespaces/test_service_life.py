@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.stub.steps import endless, held, success
 from tests.support.processes import eventually, is_alive
-from tests.systemd.managers import cgroup_of, processes_in
+from tests.systemd.managers import SYSTEM, cgroup_of, processes_in
 from tests.systemd.service_harness import Units
 
 if TYPE_CHECKING:
@@ -45,6 +45,21 @@ def test_the_status_text_is_kept_current(service: Service) -> None:
     service.open_gate("go")
     service.loose_end("x")
     eventually(lambda: says(r"\b0 running, 1 loose end"), what="one loose end")
+
+
+def test_a_reload_takes_up_limits_and_leaves_turns_alone(make_service: MakeService) -> None:
+    service = make_service().boot()
+    turn = service.start("x", held("go")).content
+    config = service.write_config()
+    config.write_text(config.read_text().replace('"max_running" = 64', '"max_running" = 1'))
+    pid = service.main_pid
+    SYSTEM.systemctl("reload", "--", service.unit)
+    eventually(lambda: "limits were read again" in service.log, what="the new limits")
+    assert "max_running" in service.refused("start", name="y", prompt_file=str(service.work / "recipe.md"))
+    assert service.show("ActiveState") == "active"
+    assert (service.main_pid, service.status_of("x")["turn"]) == (pid, turn["turn"])
+    service.open_gate("go")
+    assert service.loose_end("x")["outcome"] == "completed"
 
 
 def test_a_stop_ends_the_turns_and_leaves_no_process(service: Service) -> None:

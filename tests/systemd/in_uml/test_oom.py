@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.stub.steps import Step, assistant, forever, init, reach, result
+from tests.support.looking import metric
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import Setting
 from tests.systemd.hungry_claude import eat, feed
@@ -69,6 +70,8 @@ def test_three_that_take_too_much_at_once_take_nobody_with_them(make_service: Ma
         service.start(name, EATING)
     ends = [service.loose_end(name, within=60) for name in ("x", "y", "z")]
     assert [(end["outcome"], end["cause"]) for end in ends] == [("killed", "oom")] * 3
+    assert metric(service.port, "hive_subagent_oom_kills_total") == sum(end["oom"]["kills"] for end in ends)
+    assert 0 < metric(service.port, "hive_subagent_turns_memory_bytes") < LIMIT_BYTES
     assert service.status_of("modest")["state"] == "running"
     assert is_alive(modest)
     service.ok("interrupt", name="modest", force=True)
