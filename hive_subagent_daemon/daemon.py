@@ -133,15 +133,7 @@ async def _serve(
     stop = anyio.Event()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
-    reloading = Reloading(
-        config,
-        load=reload,
-        set_limits=parts.subagents.set_limits,
-        token=token,
-        allowed=rule.allowed,
-        reachable=[listener.url for listener in listeners.all if is_reachable(listener.socket)],
-    )
-    parts.subagents.reload_trouble = reloading.trouble
+    reloading = _reloading(config, parts, listeners, rule=rule, load=reload)
     notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
 
@@ -235,6 +227,23 @@ def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerTo
     allowed = AllowedUids(config.auth.allow_uids)
     open_to_turns = MCP_PATH if config.nests else None
     return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allowed, token, open_to_turns)
+
+
+def _reloading(
+    config: Config, parts: Parts, listeners: Listeners, *, rule: AccessRule, load: Callable[[], Config]
+) -> Reloading:
+    """Return what a SIGHUP sets off; its trouble shows in `status`."""
+    reachable = [listener.url for listener in listeners.all if is_reachable(listener.socket)]
+    reloading = Reloading(
+        config,
+        load=load,
+        set_limits=parts.subagents.set_limits,
+        token=rule.token,
+        allowed=rule.allowed,
+        reachable=reachable,
+    )
+    parts.subagents.reload_trouble = reloading.trouble
+    return reloading
 
 
 def _tell_addresses(listeners: Listeners) -> None:
