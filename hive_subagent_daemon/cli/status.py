@@ -10,8 +10,9 @@ import click
 
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.cli.commands import DaemonCommand, SubagentName, given
+from hive_subagent_daemon.cli.details import details_of
 from hive_subagent_daemon.cli.printing import can_redraw, coloured, put, put_json, shows_colour, wrapped
-from hive_subagent_daemon.cli.tables import details_of, plain_lines, remarks_of, rows_of, without_stalls
+from hive_subagent_daemon.cli.tables import plain_lines, remarks_of, rows_of, without_stalls
 from hive_subagent_daemon.client import call_tool
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from hive_subagent_daemon import clock
 from hive_subagent_daemon.answers import how_it_ended
-from hive_subagent_daemon.cli.printing import coloured, one_line, safe
+from hive_subagent_daemon.cli.printing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -73,7 +72,7 @@ class Layout:
 
 def rows_of(answer: Json, *, now: datetime) -> list[ToneRow]:
     """Return one row for each subagent."""
-    return [_row(subagent, now) for subagent in answer["subagents"]]
+    return [row_of(subagent, now) for subagent in answer["subagents"]]
 
 
 def remarks_of(answer: Json) -> list[Remark]:
@@ -141,71 +140,8 @@ def layout(rows: Sequence[ToneRow], width: int) -> Layout:
     return Layout(tuple(columns), tuple(widths))
 
 
-def details_of(subagent: Json, *, now: datetime, colour: bool) -> list[str]:
-    """Return everything that is known of one subagent, a line for each fact, its last text at the end."""
-    row = _row(subagent, now)
-    last = subagent.get("last_turn") or {}
-    facts = [
-        ("state", coloured(row.row.state, row.state_tone, colour=colour)),
-        *(_running_facts(subagent) if subagent["state"] == "running" else _ended_facts(last, now)),
-        ("started by", subagent.get("parent")),
-        ("directory", subagent["dir"]),
-        ("session", subagent["session_id"]),
-        ("model", subagent["model"]),
-        ("turn id", subagent["turn"]),
-    ]
-    lines = [coloured(one_line(subagent["name"]), "bold", colour=colour)]
-    lines += [
-        f"  {label + ':':<13}{value if label == 'state' else safe(value)}" for label, value in facts if value
-    ]
-    problems = [*last.get("warnings", ()), *(f"MCP server {p}" for p in subagent.get("mcp_problems") or ())]
-    lines += [coloured(f"  Warning: {one_line(problem)}", "yellow", colour=colour) for problem in problems]
-    if text := last.get("text"):
-        lines += ["", safe(text)]
-        if (last.get("text_length") or 0) > len(text):
-            lines.append(f"[… {last['text_length']:,} characters in all]")
-    return lines
-
-
-def _running_facts(subagent: Json) -> list[tuple[str, str | None]]:
-    limit = subagent.get("memory_limit_bytes")
-    memory = subagent.get("memory_bytes")
-    of_limit = f" of {mebibytes(limit)}" if limit is not None else ""
-    return [
-        ("running for", clock.lasting(subagent.get("running_seconds") or 0)),
-        ("last output", f"{clock.lasting(subagent.get('age_seconds') or 0)} ago"),
-        ("doing", doing_of(subagent)),
-        ("memory", mebibytes(memory) + of_limit if memory else None),
-        ("may take", _bounds(subagent)),
-    ]
-
-
-def _bounds(subagent: Json) -> str | None:
-    """Return what a turn may take, where that is bounded."""
-    seconds, cost, rounds = (subagent.get(key) for key in ("timeout_seconds", "max_budget_usd", "max_turns"))
-    bounds = [
-        clock.lasting(seconds) if seconds is not None else "",
-        dollars(cost) if cost is not None else "",
-        f"{rounds} rounds" if rounds is not None else "",
-    ]
-    return ", ".join(filter(None, bounds)) or None
-
-
-def _ended_facts(last: Json, now: datetime) -> list[tuple[str, str | None]]:
-    if not last:
-        return []
-    cost, rounds = last["cost_usd"], last["rounds"]
-    ended = last["ended_at"]
-    return [
-        ("last turn", how_it_ended(last)),
-        ("ended", f"{ended} ({short(seconds_since(ended, now))} ago)" if ended else None),
-        ("took", clock.lasting(last["duration_seconds"]) if last["duration_seconds"] is not None else None),
-        ("rounds", str(rounds) if rounds is not None else None),
-        ("cost", f"{dollars(cost)}" if cost is not None else None),
-    ]
-
-
-def _row(subagent: Json, now: datetime) -> ToneRow:
+def row_of(subagent: Json, now: datetime) -> ToneRow:
+    """Return the row of one subagent."""
     name, state = one_line(subagent["name"]), subagent["state"]
     if state == "running":
         stalled = subagent.get("stalled")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hive_subagent_daemon.cli.details import details_of
 from hive_subagent_daemon.cli.tables import (
     GAP,
     HEADINGS,
-    details_of,
     layout,
     plain_lines,
     remarks_of,
