@@ -137,18 +137,9 @@ async def _serve(
     notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
 
-    def changed() -> None:
-        tell_systemd()
-        notices.changed()
-
-    async def close_streams() -> None:
-        parts.subagents.waits.close()
-        notices.close_streams()
-        await endpoint.close_streams()
-
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = changed
+        parts.registry.on_change = partial(_changed, tell_systemd, notices)
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
@@ -161,7 +152,7 @@ async def _serve(
             rule=rule,
             started=started,
             stop=stop,
-            close_streams=close_streams,
+            close_streams=partial(_close_streams, parts, notices, endpoint),
         )
         await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
@@ -178,6 +169,19 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
         nested=partial(_nested, parts),
     )
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _changed(tell_systemd: Callable[[], None], notices: NoticesEndpoint) -> None:
+    """Tell everybody who follows what runs and what is open."""
+    tell_systemd()
+    notices.changed()
+
+
+async def _close_streams(parts: Parts, notices: NoticesEndpoint, endpoint: McpEndpoint) -> None:
+    """Let everybody go who waits for an answer."""
+    parts.subagents.waits.close()
+    notices.close_streams()
+    await endpoint.close_streams()
 
 
 def _useless_nesting(config: Config) -> list[str]:

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] == "units":
         return units_main.main(words[1:])
-    arguments = _parser().parse_args(words)
+    arguments = command_line().parse_args(words)
     try:
         load = partial(
             load_config,
@@ -93,7 +93,8 @@ def _listen_to_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(
         prog="hive-subagent-daemon",
         description="Hands bounded work to headless claude processes over MCP and tells how each ended.",

@@ -153,7 +153,9 @@ class NoticesEndpoint:
         tries = 0
         while True:
             caller.news = anyio.Event()  # made before looking, so that no change is missed
-            if (reason := self._end_of_wait(caller)) is not None:
+            async with self._lock(caller):  # a claim that is being made may have to be withdrawn
+                reason = self._end_of_wait(caller)
+            if reason is not None:
                 return self._shaped(reason)
             if not self._due(caller):
                 await caller.news.wait()
@@ -167,6 +169,9 @@ class NoticesEndpoint:
             with anyio.move_on_after(CLAIM_RETRY_SECONDS[min(tries, len(CLAIM_RETRY_SECONDS) - 1)]):
                 await caller.news.wait()
             tries += 1
+
+    def _lock(self, caller: _Caller) -> anyio.Lock:
+        return self._answering.setdefault(caller.question.session, anyio.Lock())
 
     def _end_of_wait(self, caller: _Caller) -> Reason | None:
         """Tell why a wait has to end without a notice, if it has to."""
@@ -196,7 +201,7 @@ class NoticesEndpoint:
     async def _claimed(self, caller: _Caller) -> Json | None:
         """Claim what is due and return the answer; None: nothing is due, or nobody is there to read it."""
         session = caller.question.session
-        async with self._answering.setdefault(session, anyio.Lock()):
+        async with self._lock(caller):
             try:
                 loose_ends = await in_thread(self._read, self._due(caller))
                 self._opened = None

@@ -185,6 +185,7 @@ class Subagents:
             "more": more,
             "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
+            "claude_config_dir": str(self._spawner.planner.store.config_dir),
             "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
         }
@@ -282,7 +283,6 @@ class Subagents:
         ]
         ahead = [] if (told := self._wall()) is None else [told]
         now = [
-            *stalled,
             *ahead,
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
@@ -290,7 +290,8 @@ class Subagents:
             *self.reload_trouble(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*now, *lasting])
+        # The stalled ones last: they show in `subagents` too, and what is beyond the bound is only counted.
+        return views.bounded([*now, *lasting, *stalled])
 
     # Loose ends
 
@@ -322,8 +323,10 @@ class Subagents:
 
     async def close_loose_ends(self, ids: list[str]) -> Json:
         """Close loose ends; see the contract of the tool."""
-        closed, unknown = await in_thread(self._close_all, ids)
-        self._registry.on_change()
+        try:
+            closed, unknown = await in_thread(self._close_all, ids)
+        finally:
+            self._registry.on_change()  # some can be closed, although another could not be
         return {"closed": closed, "unknown": unknown}
 
     def _close_all(self, ids: list[str]) -> tuple[list[str], list[str]]:

@@ -27,6 +27,7 @@ pkgs.buildPythonApplication {
       ../plugin
       ../plugin-stdio
       ../pyproject.toml
+      ../share
       ../tests
     ];
   };
@@ -57,7 +58,6 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
-    "hive_subagent_daemon.command_main"
     # Imported only when they are asked for:
     "hive_subagent_daemon.metric_families"
     "hive_subagent_daemon.page_rendering"

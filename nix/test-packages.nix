@@ -6,4 +6,5 @@ python: [
   python.pytest
   python.pytest-subprocess
   python.pytest-timeout
+  python.pytest-xdist
 ]
