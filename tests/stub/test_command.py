@@ -136,7 +136,7 @@ def test_a_live_table_that_is_ended_from_outside_gives_the_screen_back(
     daemon.start("busy", endless())
     screen.keys("-l", f"hive-subagent status --watch & echo $! > {tmp_path}/pid; wait $!; echo code $?")
     screen.keys("Enter")
-    screen.shows(r"running .*\n\nNAME")
+    screen.shows(r"1 running.*\n\nNAME")
     assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "1 0\n"
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
     assert "busy" in screen.shows(r"^code 143$")
