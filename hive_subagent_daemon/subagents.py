@@ -20,7 +20,7 @@ from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
 from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
@@ -57,6 +57,7 @@ class Subagents:
         self._launcher = launcher
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
+        self.reload_trouble: Callable[[], Iterable[str]] = tuple
         self.waits = Waits()
         self.on_spawn: Callable[[float], None] = lambda _seconds: None
 
@@ -271,8 +272,7 @@ class Subagents:
         }
 
     def _wall(self) -> str | None:
-        last_turns = [record.last_turn for record in self._registry.known.values()]
-        return walls.wall(last_turns, now=clock.now())
+        return walls.wall(self._registry.ended.all(), now=clock.now())
 
     def _warnings(self, shown: list[Json]) -> list[str]:
         silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
@@ -287,6 +287,7 @@ class Subagents:
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),
+            *self.reload_trouble(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
         return views.bounded([*now, *lasting])

@@ -19,10 +19,13 @@ pkgs.buildPythonApplication {
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
+      ../.claude-plugin
       ../LICENSE
       ../README.md
       ../docs
       ../hive_subagent_daemon
+      ../plugin
+      ../plugin-stdio
       ../pyproject.toml
       ../tests
     ];

@@ -7,6 +7,7 @@ The usual run takes a seeded tenth of the instants, `--long` all of them.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ from hive_subagent_daemon.storage import Storage
 from tests.stub.crashes import ALWAYS, AT_THE_END, SEED, Crashes, sample
 from tests.stub.daemon_forks import Forks
 from tests.stub.kill_load import PARENTS, Parent, check_after, kill_under_load
+from tests.stub.kill_sinks import COUNT as SINKS
+from tests.stub.kill_story import stored_ends
 from tests.stub.killing_daemon import DURABLE
 
 if TYPE_CHECKING:
@@ -76,6 +79,14 @@ def test_what_must_survive_is_changed_by_durable_operations_only(crashes: Crashe
     assert outside == UNGUARDED
 
 
+def test_what_a_sink_has_taken_is_noted_by_a_durable_operation(crashes: Crashes) -> None:
+    """So it counts by itself: once for each of the three loose ends and each sink."""
+    kinds = Counter(instant.rpartition(" #")[0] for instant in crashes.trace())
+    noted = ("before note", "before write loose-ends, noting", "inside os.rename loose-ends, noting")
+    assert [kinds[kind] for kind in noted] == [3 * SINKS] * 3
+    assert kinds["before write loose-ends"] == 3 + 1  # stored, and one of them closed
+
+
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
 def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
     crashes: Crashes, capsys: pytest.CaptureFixture[str]
@@ -120,24 +131,29 @@ def test_a_kill_at_any_instant_of_a_recovery_loses_nothing(
 
 def kill_at_random(crashes: Crashes, *, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Kill one daemon again and again while six subagents work, each time at a random moment."""
-    daemon = crashes.daemon()
     chance = random.Random(SEED)
-    parents = [Parent(daemon, f"load-{n}", random.Random(f"{SEED} {n}")) for n in range(PARENTS)]
-    for _ in range(kills):
+    with crashes.daemon() as (daemon, sinks):
+        parents = [Parent(daemon, f"load-{n}", random.Random(f"{SEED} {n}")) for n in range(PARENTS)]
+        for _ in range(kills):
+            fork = crashes.forks.boot(daemon)
+            try:
+                check_after(daemon, parents)
+            finally:
+                kill_under_load(parents, fork, chance)
         fork = crashes.forks.boot(daemon)
         try:
             check_after(daemon, parents)
+            count = sinks.check(daemon, most=kills + 1)
         finally:
-            kill_under_load(parents, fork, chance)
-    fork = crashes.forks.boot(daemon)
-    try:
-        check_after(daemon, parents)
-    finally:
-        assert fork.stop() == 0
-        daemon.shut()
+            assert fork.stop() == 0
+            daemon.shut()
+        again = count - len(stored_ends(daemon)) * SINKS
     turns = sum(len(parent.confirmed.turns) for parent in parents)
     with capsys.disabled():
-        print(f"\nrandom kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost")
+        print(
+            f"\nrandom kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost; "
+            f"{count} deliveries to {SINKS} sinks, {again} of them again"
+        )
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)

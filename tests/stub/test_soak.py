@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from typing_extensions import override
 
 from tests.stub.conftest import assert_without_fault
 from tests.stub.soak_machine import MOST_RUNNING, Plan, Soak
@@ -29,6 +31,8 @@ USUAL_TURNS, USUAL_SECONDS = 100, 90.0
 LONG_TURNS, LONG_SECONDS = 1000, 1800.0
 FLAT_TURNS = 40
 FLAT_MEMORY_BYTES = 2 * 1024 * 1024
+# Of a name there is kept, for as long as retention says: the record of its last turn, and its prompt.
+FILES_OF_A_NAME, NAME_STATE_BYTES, NAME_MEMORY_BYTES = 2, 8 * 1024, 16 * 1024
 CLOSED_DAYS = 0
 OF_PLANS = settings(
     max_examples=PLANS_AT_ONCE,
@@ -50,6 +54,14 @@ class Use:
     threads: int
     state_files: int
     state_bytes: int
+
+    @override
+    def __str__(self) -> str:
+        """Return it in one line of a report."""
+        return (
+            f"{self.private_bytes / 2**20:.1f} MiB private, {self.descriptors} descriptors, {self.threads} "
+            f"threads, {self.state_files} files with {self.state_bytes / 2**10:.0f} KiB"
+        )
 
 
 def use_of(daemon: Daemon) -> Use:
@@ -99,8 +111,11 @@ def play_plans(soak: Soak) -> int:
 
 def soak_through(daemon: Daemon, *, turns: int, seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
     """Play plans, then compare what is used after further turns with what is used before them."""
+    before = settled_use(daemon)
     soak = Soak(daemon, turns=turns, seconds=seconds)
     first = play_plans(soak)
+    after = settled_use(daemon)
+    check_growth(daemon, before, after)
     check_flatness(daemon)
     with capsys.disabled():
         ends = ", ".join(f"{count} {kind}" for kind, count in sorted(soak.ends.items()))
@@ -108,14 +123,42 @@ def soak_through(daemon: Daemon, *, turns: int, seconds: float, capsys: pytest.C
             f"\nsoak of seed {first}: {soak.turns} turns ({ends}) in {soak.plans} plans, {soak.refusals} "
             f"refusals, {soak.restarts} restarts, {soak.kills} kills; none lost, none told twice"
         )
+        print(f"soak of seed {first}: at its start {before}; at its end {after}")
+
+
+def settled_use(daemon: Daemon) -> Use:
+    """Measure a daemon that was just booted and has had one turn, once what was closed has gone."""
+    close_all(daemon)
+    daemon.restart()
+    end = daemon.play("flat", success())
+    stored = daemon.state / "loose-ends"
+    eventually(
+        lambda: not any(is_closed(path) for path in stored.glob("*.json")), what="closed loose ends removed"
+    )
+    daemon.ok("close_loose_ends", ids=[end["id"]])
+    return use_of(daemon)
+
+
+def is_closed(path: Path) -> bool:
+    """Tell whether this is the file of a loose end that is closed, and not of one just removed."""
+    with suppress(FileNotFoundError):
+        return json.loads(path.read_text())["closed_at"] is not None
+    return False
+
+
+def check_growth(daemon: Daemon, before: Use, after: Use) -> None:
+    """Fail when a soak has left more than what is remembered of each name, for as long as names are kept."""
+    names = len(list((daemon.state / "names").iterdir()))
+    assert after.descriptors <= before.descriptors
+    assert after.threads <= before.threads + 2
+    assert after.private_bytes <= before.private_bytes + FLAT_MEMORY_BYTES + names * NAME_MEMORY_BYTES
+    assert after.state_files <= before.state_files + names * FILES_OF_A_NAME
+    assert after.state_bytes <= before.state_bytes + names * NAME_STATE_BYTES
 
 
 def check_flatness(daemon: Daemon) -> None:
     """Fail when turns leave something behind, in the daemon or in its state directory."""
-    daemon.restart()
-    daemon.play("flat", success())
-    close_all(daemon)
-    before = use_of(daemon)
+    before = settled_use(daemon)
     for _ in range(FLAT_TURNS):
         daemon.ok("close_loose_ends", ids=[daemon.resume("flat")["id"]])
     after = use_of(daemon)
