@@ -14,6 +14,7 @@ let
         "pytest"
         "pytest-subprocess"
         "pytest-timeout"
+        "pytest-xdist"
         "pytestCheckHook"
       ]
       (pname: {
