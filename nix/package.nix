@@ -66,7 +66,6 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
-    "hive_subagent_daemon.command_main"
     # Imported only when they are asked for:
     "hive_subagent_daemon.metric_families"
     "hive_subagent_daemon.page_rendering"

@@ -7,4 +7,5 @@ python: [
   python.pytest
   python.pytest-subprocess
   python.pytest-timeout
+  python.pytest-xdist
 ]

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pytest
-
+    from tests.conftest import TellFigure
     from tests.stub.daemon_forks import Forks
     from tests.stub.kill_sinks import Sinks
     from tests.stub.kill_story import Confirmed
@@ -130,11 +129,10 @@ class Crashes:
         assert confirmed is not None
         return confirmed
 
-    def conclude(self, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Print the figures and fail if anything was lost."""
-        with capsys.disabled():
-            tried = f"{self.tried} tried, {self.deliveries} deliveries to sinks"
-            print(f"\n{kind}: {tried}, {len(self.faults)} with a loss")
+    def conclude(self, kind: str, figure: TellFigure) -> None:
+        """Tell the figures and fail if anything was lost."""
+        tried = f"{self.tried} tried, {self.deliveries} deliveries to sinks"
+        figure(f"{kind}: {tried}, {len(self.faults)} with a loss")
         assert not self.faults, "\n".join(self.faults)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import TellFigure
+
 USUAL_KILLS = 20
 LONG_KILLS = 200
 USUAL_LIMIT_SECONDS = 180
@@ -88,48 +90,44 @@ def test_what_a_sink_has_taken_is_noted_by_a_durable_operation(crashes: Crashes)
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """One loose end per turn, no process, no stuck name, no session lost."""
     for instant in [*sample(crashes.trace(), always=ALWAYS), AT_THE_END]:
         crashes.survive(instant)
     assert crashes.tried >= 12
-    crashes.conclude("kill points (a tenth)", capsys)
+    crashes.conclude("kill points (a tenth)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
-def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, everywhere."""
     for instant in [*crashes.trace(), AT_THE_END]:
         crashes.survive(instant)
-    crashes.conclude("kill points (all)", capsys)
+    crashes.conclude("kill points (all)", figure)
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_a_kill_during_the_recovery_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_during_the_recovery_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """The start-up that settles a crash may crash itself."""
     for first, second in USUAL_SECOND_CRASHES:
         crashes.survive(first, second)
-    crashes.conclude("kill points of a recovery (some)", capsys)
+    crashes.conclude("kill points of a recovery (some)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
 @pytest.mark.parametrize("first", CONDITIONS.values(), ids=CONDITIONS.keys())
 def test_a_kill_at_any_instant_of_a_recovery_loses_nothing(
-    first: str, crashes: Crashes, capsys: pytest.CaptureFixture[str]
+    first: str, crashes: Crashes, figure: TellFigure
 ) -> None:
     """Likewise, everywhere, for each condition that a turn can be left in."""
     for second in crashes.trace(first):
         crashes.survive(first, second)
-    crashes.conclude(f"kill points of a recovery (first {first})", capsys)
+    crashes.conclude(f"kill points of a recovery (first {first})", figure)
 
 
-def kill_at_random(crashes: Crashes, *, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+def kill_at_random(crashes: Crashes, *, kills: int, figure: TellFigure) -> None:
     """Kill one daemon again and again while six subagents work, each time at a random moment."""
     chance = random.Random(SEED)
     with crashes.daemon() as (daemon, sinks):
@@ -149,25 +147,20 @@ def kill_at_random(crashes: Crashes, *, kills: int, capsys: pytest.CaptureFixtur
             daemon.shut()
         again = count - len(stored_ends(daemon)) * SINKS
     turns = sum(len(parent.confirmed.turns) for parent in parents)
-    with capsys.disabled():
-        print(
-            f"\nrandom kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost; "
-            f"{count} deliveries to {SINKS} sinks, {again} of them again"
-        )
+    figure(
+        f"random kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost; "
+        f"{count} deliveries to {SINKS} sinks, {again} of them again"
+    )
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_kills_at_random_moments_under_load_lose_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kills_at_random_moments_under_load_lose_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Six subagents start, go on, are interrupted and end all the time."""
-    kill_at_random(crashes, kills=USUAL_KILLS, capsys=capsys)
+    kill_at_random(crashes, kills=USUAL_KILLS, figure=figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
-def test_many_kills_at_random_moments_under_load_lose_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_kills_at_random_moments_under_load_lose_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, ten times as often."""
-    kill_at_random(crashes, kills=LONG_KILLS, capsys=capsys)
+    kill_at_random(crashes, kills=LONG_KILLS, figure=figure)

@@ -23,6 +23,8 @@ from tests.support.processes import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.conftest import TellFigure
+
 SEED_VARIABLE = "HIVE_SUBAGENT_SOAK_SEED"
 USUAL_SEED = 20260103
 PLANS_AT_ONCE = 4
@@ -109,7 +111,7 @@ def play_plans(soak: Soak) -> int:
     return first
 
 
-def soak_through(daemon: Daemon, *, turns: int, seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
+def soak_through(daemon: Daemon, *, turns: int, seconds: float, figure: TellFigure) -> None:
     """Play plans, then compare what is used after further turns with what is used before them."""
     before = settled_use(daemon)
     soak = Soak(daemon, turns=turns, seconds=seconds)
@@ -117,13 +119,12 @@ def soak_through(daemon: Daemon, *, turns: int, seconds: float, capsys: pytest.C
     after = settled_use(daemon)
     check_growth(daemon, before, after)
     check_flatness(daemon)
-    with capsys.disabled():
-        ends = ", ".join(f"{count} {kind}" for kind, count in sorted(soak.ends.items()))
-        print(
-            f"\nsoak of seed {first}: {soak.turns} turns ({ends}) in {soak.plans} plans, {soak.refusals} "
-            f"refusals, {soak.restarts} restarts, {soak.kills} kills; none lost, none told twice"
-        )
-        print(f"soak of seed {first}: at its start {before}; at its end {after}")
+    ends = ", ".join(f"{count} {kind}" for kind, count in sorted(soak.ends.items()))
+    figure(
+        f"soak of seed {first}: {soak.turns} turns ({ends}) in {soak.plans} plans, {soak.refusals} "
+        f"refusals, {soak.restarts} restarts, {soak.kills} kills; none lost, none told twice"
+    )
+    figure(f"soak of seed {first}: at its start {before}; at its end {after}")
 
 
 def settled_use(daemon: Daemon) -> Use:
@@ -181,13 +182,13 @@ def close_all(daemon: Daemon) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_soak_leaves_nothing_behind(soaked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_soak_leaves_nothing_behind(soaked: Daemon, figure: TellFigure) -> None:
     """A hundred turns in a minute and a half."""
-    soak_through(soaked, turns=USUAL_TURNS, seconds=USUAL_SECONDS, capsys=capsys)
+    soak_through(soaked, turns=USUAL_TURNS, seconds=USUAL_SECONDS, figure=figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_a_long_soak_leaves_nothing_behind(soaked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_soak_leaves_nothing_behind(soaked: Daemon, figure: TellFigure) -> None:
     """A thousand turns in half an hour."""
-    soak_through(soaked, turns=LONG_TURNS, seconds=LONG_SECONDS, capsys=capsys)
+    soak_through(soaked, turns=LONG_TURNS, seconds=LONG_SECONDS, figure=figure)

@@ -58,8 +58,7 @@ def fuzz(
         )
         seed(number)(chosen(given(inputs)(counted)))()
         number += 1
-    with request.getfixturevalue("capsys").disabled():
-        print(f"\nbad inputs tried, {what}: {tried}, none got through")
+    request.getfixturevalue("figure")(f"bad inputs tried, {what}: {tried}, none got through")
 
 
 def damaged(wholes: Sequence[bytes], *, alphabet: bytes) -> st.SearchStrategy[bytes]:

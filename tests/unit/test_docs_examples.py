@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CONFIGURATIONS = list(blocks("toml"))
 COMMANDS = list(invocations())
 MODULES = {
-    "hive-subagent": "hive_subagent_daemon.command_main",
+    "hive-subagent": "hive_subagent_daemon.client_main",
     "hive-subagent-daemon": "hive_subagent_daemon.daemon_main",
 }
 OF_ANOTHER_MACHINE = "must be an existing directory"

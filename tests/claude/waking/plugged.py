@@ -37,10 +37,10 @@ FIRST_START = {
     "bypassPermissionsModeAccepted": True,
 }
 FIRST_SETTINGS = {"skipDangerousModePermissionPrompt": True}
-COMMAND_MODULE = b"hive_subagent_daemon.command_main"
+COMMAND_MODULE = b"hive_subagent_daemon.client_main"
 COMMAND = """#!/bin/sh
 echo "turn=$HIVE_SUBAGENT_TURN $*" >>{log}
-PYTHONPATH={repository} exec {python} -P -m hive_subagent_daemon.command_main "$@"
+PYTHONPATH={repository} exec {python} -P -m hive_subagent_daemon.client_main "$@"
 """
 
 

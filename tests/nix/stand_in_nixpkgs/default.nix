@@ -15,6 +15,7 @@ let
         "pytest"
         "pytest-subprocess"
         "pytest-timeout"
+        "pytest-xdist"
         "pytestCheckHook"
       ]
       (pname: {

@@ -59,7 +59,7 @@ def installed(managers: list[Manager]) -> Iterator[None]:
     (HOME / ".local").mkdir()
     daemon = write_program(HOME / ".local/bin")
     command = daemon.with_name("hive-subagent")
-    command.write_text(daemon.read_text().replace("daemon_main", "command_main"))
+    command.write_text(daemon.read_text().replace("daemon_main", "client_main"))
     command.chmod(0o755)
     (HOME / ".local/share/hive-subagent").mkdir(parents=True)
     (HOME / "project").mkdir()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import TellFigure
     from tests.systemd.managers import Manager
 
 TURNS, SECONDS = 50, 15.0
@@ -38,9 +39,9 @@ def soaked(tmp_path: Path, managers: list[Manager], claude_program: Path) -> Ite
 
 
 @pytest.mark.timeout(240)
-def test_a_soak_of_turns_in_scopes_leaves_no_unit(soaked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_soak_of_turns_in_scopes_leaves_no_unit(soaked: Daemon, figure: TellFigure) -> None:
     assert soaked.ok("status").content["launcher"] == "system scope"
     instance = (soaked.state / "instance").read_text().strip()
-    soak_through(soaked, turns=TURNS, seconds=SECONDS, capsys=capsys)
+    soak_through(soaked, turns=TURNS, seconds=SECONDS, figure=figure)
     eventually(lambda: not SYSTEM.units(instance), what=f"no unit of {instance}")
     assert not SYSTEM.failed_units()
