@@ -16,7 +16,12 @@ EXAMPLE_USERS = ("agent", "alice", "you")
 
 
 def repository_files(root: Path) -> list[Path]:
-    """Return the files that are, or with the next commit could be, in the repository."""
+    """Return the files that are, or with the next commit could be, in the repository.
+
+    Of sources without a repository (as Nix has them) those are all files but what Python has made.
+    """
+    if not (root / ".git").exists():
+        return [path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     return [root / name for name in names if name and (root / name).is_file()]
