@@ -65,6 +65,14 @@ class Standing(Enum):
     REFUSED = auto()
 
 
+class AllowedUids:
+    """The uids that need no token beside the daemon's own and root; they can be replaced while it serves."""
+
+    def __init__(self, uids: Iterable[int] = ()) -> None:
+        """Begin with these."""
+        self.uids = tuple(uids)
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRule:
     """What the guard needs to know; `hosts`: what a Host header may name beside the loopback names."""
@@ -72,7 +80,7 @@ class AccessRule:
     daemon_uid: int
     turn_of_peer: TurnOfPeer
     hosts: frozenset[str] = frozenset()
-    allow_uids: frozenset[int] = frozenset()
+    allowed: AllowedUids = field(default_factory=AllowedUids)
     token: BearerToken = field(default_factory=lambda: BearerToken(None))
     # Where subagents may use the tools themselves, their turns are let in at this path, known as such.
     open_to_turns: str | None = None
@@ -80,7 +88,7 @@ class AccessRule:
     def standing(self, peer: AnyPeer) -> Standing:
         """Tell what the peer may do: our own user, root, allowed ones need no token; the unknown get none."""
         match peer:
-            case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in {self.daemon_uid, 0} | self.allow_uids:
+            case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in (self.daemon_uid, 0, *self.allowed.uids):
                 return Standing.ADMITTED
             case UnknownPeer():
                 return Standing.REFUSED
@@ -90,8 +98,8 @@ class AccessRule:
     def welcome(self) -> str:
         """Who needs no token, in words."""
         others = (
-            f", root and uid {', '.join(map(str, sorted(self.allow_uids)))}"
-            if self.allow_uids
+            f", root and uid {', '.join(map(str, sorted(self.allowed.uids)))}"
+            if self.allowed.uids
             else " and root"
         )
         return f"only uid {self.daemon_uid}, which runs this daemon,{others.removeprefix(',')}"

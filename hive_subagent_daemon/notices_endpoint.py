@@ -156,9 +156,8 @@ class NoticesEndpoint:
         tries = 0
         while True:
             caller.news = anyio.Event()  # made before looking, so that no change is missed
-            reason = self._end_of_wait(caller)
-            if reason is Reason.NOTHING and await self._waited_for_another(caller.question.session):
-                continue
+            async with self._lock(caller):  # a claim that is being made may have to be withdrawn
+                reason = self._end_of_wait(caller)
             if reason is not None:
                 return self._shaped(reason)
             if not self._due(caller):
@@ -174,13 +173,8 @@ class NoticesEndpoint:
                 await caller.news.wait()
             tries += 1
 
-    async def _waited_for_another(self, session: str) -> bool:
-        """Let another request of the session be answered: it may give back what it has claimed."""
-        lock = self._answering.get(session)
-        if lock is None or not lock.locked():
-            return False
-        async with lock:
-            return True
+    def _lock(self, caller: _Caller) -> anyio.Lock:
+        return self._answering.setdefault(caller.question.session, anyio.Lock())
 
     def _end_of_wait(self, caller: _Caller) -> Reason | None:
         """Tell why a wait has to end without a notice, if it has to."""
@@ -210,7 +204,7 @@ class NoticesEndpoint:
     async def _claimed(self, caller: _Caller) -> Json | None:
         """Claim what is due and return the answer; None: nothing is due, nobody reads it, or we stop."""
         session = caller.question.session
-        async with self._answering.setdefault(session, anyio.Lock()), self._claiming:
+        async with self._lock(caller), self._claiming:
             if self._end_of_wait(caller) is not None:
                 return None
             try:

@@ -25,6 +25,7 @@ from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
+from hive_subagent_daemon.walls import LastTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -62,6 +63,7 @@ class Registry:
         self.on_change: Callable[[], None] = lambda: None
         self._records = records
         self._inbox = inbox
+        self.ended = LastTurns(known)
         self._claimed: set[str] = set()
         self._forced: set[str] = set()
         self._started_by: dict[str, str] = {}
@@ -285,6 +287,7 @@ class Registry:
     async def _store(self, turn: Turn, outcome: Outcome) -> None:
         """Store the loose end, however long the disk refuses; then free the name and show it."""
         record = turn.record
+        outcome = self.ended.add(outcome)
         loose_end = loose_end_of(outcome)
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
