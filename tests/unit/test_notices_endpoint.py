@@ -287,34 +287,6 @@ async def test_a_client_that_goes_during_the_claim_is_shown_it_again(notices: No
     assert [one["id"] for one in answer["loose_ends"]] == [FIRST]
 
 
-async def test_a_new_wait_hears_what_becomes_of_the_claim_of_one_that_has_gone(
-    notices: Notices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing runs, and the only notice is claimed for a client that has gone: it is not *nothing* yet."""
-    asked = anyio.Event()
-    withdraw = notices.claims.withdraw
-
-    def withdraw_late(session: str, ids: Collection[str]) -> None:
-        anyio.from_thread.run(asked.wait)
-        withdraw(session, ids)
-
-    monkeypatch.setattr(notices.claims, "withdraw", withdraw_late)
-    async with notices.waiting("a", waiter="w1") as client:
-
-        def leave() -> None:
-            client.sock.close()
-            anyio.from_thread.run(notices.gone.wait)
-
-        notices.gone = anyio.Event()
-        notices.disk.on_write = leave
-        notices.end(FIRST)
-        await notices.gone.wait()
-    async with notices.waiting("a", waiter="w2") as newer:
-        assert await hears_nothing(newer)
-        asked.set()
-        assert [one["id"] for one in (await told(newer))["loose_ends"]] == [FIRST]
-
-
 async def test_claims_of_many_parents_leave_threads_to_others(
     notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
