@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.peer import AnyPeer, Peer, RemotePeer, TcpPeer, UnixPeer, UnknownPeer
 from hive_subagent_daemon.tokens import BearerToken
 
@@ -42,6 +43,10 @@ LINGER_BYTES: Final = 2 * MAX_BODY_BYTES
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
+
+
+class CallerGoneError(SubagentError):
+    """Who called has closed its end before it was known whether it is inside a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +124,20 @@ class Connection:
     def refused(self) -> None:
         """Hear that a request on it has been refused."""
 
+    def is_held(self) -> bool:
+        """Tell whether the peer that was found at accept still holds the other end."""
+        return True
+
     async def turn(self, turn_of_peer: TurnOfPeer) -> str | None:
-        """Return the running turn that the peer belongs to."""
+        """Return the running turn that the peer belongs to; raises CallerGoneError when nothing tells.
+
+        A process of a turn that has ended meanwhile is found nowhere, and must not pass for one outside.
+        """
         if not self._turn_known and isinstance(self.peer, TcpPeer | UnixPeer):
-            self._turn = await turn_of_peer(self.peer)
-            self._turn_known = True
+            turn = await turn_of_peer(self.peer)
+            if turn is None and not self.is_held():
+                raise CallerGoneError
+            self._turn, self._turn_known = turn, True
         return self._turn
 
 
