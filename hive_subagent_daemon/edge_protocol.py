@@ -110,6 +110,15 @@ class EdgeProtocol(H11Protocol):
             self.say_last()
 
     @override
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, unless another answer has begun."""
+        self._silence()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    @override
     def on_response_complete(self) -> None:
         """Expect the next request, which may have begun to arrive."""
         self.door.rests(self)
@@ -220,6 +229,12 @@ class EdgeProtocol(H11Protocol):
             return False
         return not self.cycle.response_complete
 
+    def _silence(self) -> None:
+        """Let the application say nothing more: after an answer of ours it would be an error of h11's."""
+        if self._is_answering():
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def _owed(self, *, partly: bool) -> Awaited:
         """Return what the client owes; `partly`: bytes have come that are not a whole header yet."""
         if self.conn.their_state is h11.SEND_BODY:
@@ -240,6 +255,7 @@ class EdgeProtocol(H11Protocol):
     def _too_slow(self) -> None:
         """Close, with a sentence where the client has begun to say something and can still be answered."""
         answered = self._awaited is Awaited.BODY and self.cycle.response_started
+        self._silence()
         if self._awaited is not Awaited.FIRST_BYTE and not answered:
             self.transport.write(_too_slow_response(self._awaited))
         self.transport.close()

@@ -105,6 +105,7 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
 def _is_success(result: Result) -> bool:
     return (
         result.is_error is False
+        and not result.aborted
         and result.subtype in ("success", "")
         and result.api_status is None
         and result.stop_reason != "refusal"

@@ -134,6 +134,8 @@ class Edge:
         self.cancel_scope = anyio.CancelScope()
         self.turns_asked: list[Peer] = []
         self.turn: str | None = None
+        self.turn_known = anyio.Event()
+        self.turn_known.set()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -160,8 +162,10 @@ class Edge:
             yield opened
 
     async def turn_of_peer(self, peer: Peer) -> str | None:
-        """Answer what the test has set."""
+        """Answer what the test has set, once it lets that be known."""
         self.turns_asked.append(peer)
+        if not self.turn_known.is_set():
+            await self.turn_known.wait()
         return self.turn
 
     async def end(self) -> None:

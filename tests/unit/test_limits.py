@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from hive_subagent_daemon import door, edge_protocol
-from hive_subagent_daemon.edge_protocol import CLOSE_HEADER
+from hive_subagent_daemon.edge_protocol import CLOSE_HEADER, EdgeProtocol
 from tests.support.edge import Client, Echo, serving
 
 if TYPE_CHECKING:
@@ -199,3 +199,32 @@ async def test_a_thousand_idle_connections_leave_the_others_alone() -> None:
                 body = b"%d" % number
                 with anyio.fail_after(2):
                     assert (await client.call("POST", "/mcp", body=body)).body == body
+
+
+CHUNKED = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("rest", [b"no chunk\r\n", b"4\r\nbodyXX"])
+async def test_a_body_that_is_no_http_is_answered_once_whatever_the_application_is_at(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, rest: bytes
+) -> None:
+    """The guard learns who calls, and refuses, just when the connection has had its last answer."""
+    answer_400 = EdgeProtocol.send_400_response
+    async with serving(Echo()) as edge, edge.client() as client:
+        edge.turn, edge.turn_known = "20260101_000000_000_abcd", anyio.Event()
+
+        def answer_at_the_same_time(protocol: EdgeProtocol, msg: str) -> None:
+            """Wake the guard before the connection is closed."""
+            edge.turn_known.set()
+            answer_400(protocol, msg)
+
+        monkeypatch.setattr(EdgeProtocol, "send_400_response", answer_at_the_same_time)
+        await client.send_raw(CHUNKED)
+        with anyio.fail_after(5):
+            while not edge.turns_asked:
+                await anyio.lowlevel.checkpoint()
+        await client.send_raw(rest)
+        answer = await received(client)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
