@@ -147,13 +147,15 @@ def is_closed(path: Path) -> bool:
     return False
 
 
+def no_more_descriptors(daemon: Daemon, before: Use) -> None:
+    """Wait until there are no more than before: the connection of the last call may take a moment to go."""
+    eventually(lambda: use_of(daemon).descriptors <= before.descriptors, what="no further descriptors")
+
+
 def check_growth(daemon: Daemon, before: Use, after: Use) -> None:
     """Fail when a soak has left more than what is remembered of each name, for as long as names are kept."""
     names = len(list((daemon.state / "names").iterdir()))
-    # The connection of the last call may take a moment to go.
-    eventually(
-        lambda: use_of(daemon).descriptors <= before.descriptors, what="no more descriptors than before"
-    )
+    no_more_descriptors(daemon, before)
     assert after.threads <= before.threads + 2
     assert after.private_bytes <= before.private_bytes + FLAT_MEMORY_BYTES + names * NAME_MEMORY_BYTES
     assert after.state_files <= before.state_files + names * FILES_OF_A_NAME
@@ -166,7 +168,7 @@ def check_flatness(daemon: Daemon) -> None:
     for _ in range(FLAT_TURNS):
         daemon.ok("close_loose_ends", ids=[daemon.resume("flat")["id"]])
     after = use_of(daemon)
-    assert after.descriptors <= before.descriptors
+    no_more_descriptors(daemon, before)
     assert after.threads <= before.threads + 2
     assert after.private_bytes <= before.private_bytes + FLAT_MEMORY_BYTES
     assert after.state_files <= before.state_files + FLAT_TURNS
