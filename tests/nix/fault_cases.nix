@@ -410,12 +410,12 @@ b"
   "a directory for two users" =
     case
       (core.directoryClashes [
-        (plain // { workDir = "/srv/work"; })
-        (other // { workDir = "/srv/work/"; })
+        (plain // { workDir = "/srv/project"; })
+        (other // { workDir = "/srv/project/"; })
       ])
       [
         (
-          "agents.reviewer.workDir: /srv/work is to be made for bob, and also for alice, because of agent coder (agents.coder.workDir). "
+          "agents.reviewer.workDir: /srv/project is to be made for bob, and also for alice, because of agent coder (agents.coder.workDir). "
           + "Give the two agents directories of their own, or make this one yourself, with rights for both, and set "
           + "agents.reviewer.createWorkDir = false."
         )
