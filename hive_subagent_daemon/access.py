@@ -51,10 +51,14 @@ class CallerGoneError(SubagentError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An HTTP status and the one sentence that says what is wrong and what to do."""
+    """An HTTP status and the one sentence that says what is wrong and what to do.
+
+    `allow`: the methods that are answered, where that is what is wrong (RFC 9110, section 10.2.1).
+    """
 
     status: int
     sentence: str
+    allow: str = ""
 
 
 class Standing(Enum):
@@ -262,8 +266,8 @@ async def send_refusal(refusal: Refusal, receive: Receive, send: Send) -> None:
     ]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if refusal.status == 405:
-        headers.append((b"allow", b"GET, HEAD"))
+    if refusal.allow:
+        headers.append((b"allow", refusal.allow.encode()))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     dropped = 0

@@ -24,6 +24,7 @@ from hive_subagent_daemon.access import (
     too_large,
 )
 from hive_subagent_daemon.mcp_sessions import McpSessions, opens_session
+from hive_subagent_daemon.reading import READ_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -53,7 +54,6 @@ _CUT_OFF: Final = Refusal(
     503,
     "Refused: the daemon is stopping, and this call may or may not have taken effect; see `status` later.",
 )
-_READ_ONLY: Final = Refusal(405, "Refused: only GET is answered here.")
 
 
 class McpEndpoint:
@@ -220,7 +220,7 @@ class Paths:
 async def healthz(scope: Scope, receive: Receive, send: Send) -> None:
     """Say that requests are answered, and nothing else."""
     if scope["method"] not in {"GET", "HEAD"}:
-        await send_refusal(_READ_ONLY, receive, send)
+        await send_refusal(READ_ONLY, receive, send)
         return
     body = b'{"status": "ok"}'
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -43,7 +43,7 @@ GATHER_LIMIT_SECONDS: Final = 1.0
 CLAIM_RETRY_SECONDS: Final = (1.0, 5.0, 15.0, 60.0)
 TEXT_CHARACTERS: Final = 1000
 
-_READ_ONLY: Final = Refusal(405, "Refused: only GET is answered here.")
+_READ_ONLY: Final = Refusal(405, "Refused: only GET is answered here.", allow="GET")
 _FULL: Final = Refusal(
     503, f"Refused: {MOST_WAITING} sessions are waiting for notices already; ask again later."
 )

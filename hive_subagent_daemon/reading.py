@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.access import Headers
 
-READ_ONLY: Final = Refusal(405, "Refused: only GET and HEAD are answered here; nothing can be changed.")
+READ_ONLY: Final = Refusal(
+    405, "Refused: only GET and HEAD are answered here; nothing can be changed.", allow="GET, HEAD"
+)
 FOREIGN: Final = Refusal(
     403,
     "Refused: a page of another site asks for this (Sec-Fetch-Site); type the address, or use a bookmark.",
