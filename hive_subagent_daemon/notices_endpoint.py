@@ -208,9 +208,11 @@ class NoticesEndpoint:
             if self._end_of_wait(caller) is not None:
                 return None
             try:
-                loose_ends = await in_thread(self._read, self._due(caller))
+                read = self._due(caller)
+                loose_ends = await in_thread(self._read, read)
                 self._opened = None
-                due_ids = self._due(caller)  # without those that turned out to be damaged, or were closed
+                # Without what was closed or found damaged; what has ended since is for the next wake.
+                due_ids = tuple(one for one in self._due(caller) if one in read)
                 if caller.released or caller.gone or not due_ids:
                     return None
                 await in_thread(self._claims.claim, caller.question, due_ids)
