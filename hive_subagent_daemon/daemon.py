@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon import __version__, children, loop_errors, membership
 from hive_subagent_daemon.access import AccessRule, AllowedUids
@@ -159,16 +158,14 @@ async def _serve(
 
 
 def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
-    listen = ListenHandler(InMemorySubscriptionBus())
     # The configured limit on prompts can change while we serve: it is checked at the spawn.
     server = build_server(
         parts.subagents,
         version=__version__,
         max_prompt_bytes=MOST_PROMPT_BYTES,
-        listen=listen,
         nested=partial(_nested, parts),
     )
-    return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+    return McpEndpoint(server, hosts=rule.hosts)
 
 
 def _changed(tell_systemd: Callable[[], None], notices: NoticesEndpoint) -> None:
@@ -181,7 +178,7 @@ async def _close_streams(parts: Parts, notices: NoticesEndpoint, endpoint: McpEn
     """Let everybody go who waits for an answer."""
     parts.subagents.waits.close()
     notices.close_streams()
-    await endpoint.close_streams()
+    await endpoint.close()
 
 
 def _useless_nesting(config: Config) -> list[str]:

@@ -1,7 +1,9 @@
 """The paths of the HTTP server: `/mcp` over the SDK's session layer, `/healthz`, and a sentence for the rest.
 
-Both protocol eras are served at `/mcp`. Calls are answered as JSON; only a session's GET stream and
-`subscriptions/listen` are event streams, and those are what a shutdown has to end.
+Both protocol eras are served at `/mcp`, and calls are answered as JSON. There is no standing event stream:
+the server has nothing to tell by itself. claude would keep one open all the time, and connect again as soon
+as the daemon has gone: without end if it is the `subscriptions/listen` of the 2026 era. So an idle daemon
+would be started again and again, for nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
     from mcp.server.lowlevel import Server
-    from mcp.server.subscriptions import ListenHandler
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ MCP_PATH: Final = "/mcp"
 SESSION_HEADER: Final = b"mcp-session-id"
 # At this limit the session that has been idle longest makes room for a new one.
 MAX_SESSIONS: Final = 256
-# A session with an open stream is in use: claude keeps its GET stream open as long as it lives.
-SESSION_IDLE_SECONDS: Final = 1800.0
+# The limit above bounds what they take; a parent that calls once a day need not open one each time.
+SESSION_IDLE_SECONDS: Final = 86_400.0
 # How long a shutdown waits for the calls that are being answered.
 CALL_GRACE_SECONDS: Final = 1.0
 
@@ -49,6 +50,11 @@ CALL_GRACE_SECONDS: Final = 1.0
 # handshake era was cut off, else next to nothing.
 SESSION_END_SECONDS: Final = 2.0
 
+_NO_STREAM: Final = Refusal(
+    405,
+    "Refused: there is no event stream here, calls are answered as JSON; POST them.",
+    allow="POST, DELETE",
+)
 _STOPPING: Final = Refusal(503, "Refused: the daemon is stopping; call again when it is back.")
 _CUT_OFF: Final = Refusal(
     503,
@@ -59,10 +65,8 @@ _CUT_OFF: Final = Refusal(
 class McpEndpoint:
     """Serves one lowlevel MCP server at a path; usable once, inside `run`."""
 
-    def __init__(
-        self, server: Server[Any], *, hosts: frozenset[str], listen: ListenHandler | None = None
-    ) -> None:
-        """Prepare the session layer; `listen` is what the server has as `on_subscriptions_listen`."""
+    def __init__(self, server: Server[Any], *, hosts: frozenset[str]) -> None:
+        """Prepare the session layer."""
         self._sessions: Final = StreamableHTTPSessionManager(
             server,
             json_response=True,
@@ -71,7 +75,6 @@ class McpEndpoint:
             max_request_body_size=MAX_BODY_BYTES,
             max_sessions=MAX_SESSIONS,
         )
-        self._listen: Final = listen
         self._known: Final = McpSessions()
         self._calls: Final[set[anyio.CancelScope]] = set()
         self._refusing = False
@@ -84,6 +87,9 @@ class McpEndpoint:
 
         Otherwise a client that vanishes while it sends would be a traceback in the log of both layers below.
         """
+        if scope["method"] == "GET":
+            await send_refusal(_NO_STREAM, receive, send)
+            return
         content, raw = b"", receive
         if scope["method"] == "POST":
             body = await _body(receive)
@@ -100,9 +106,6 @@ class McpEndpoint:
         if session_id is None and len(self._known) >= MAX_SESSIONS and opens_session(content):
             await self._make_room()
         with self._known.used(session_id):
-            if _is_stream(scope):
-                await self._sessions.handle_request(scope, receive, send)
-                return
             async with self._known.answering(session_id, content):
                 await self._call(scope, receive, self._noting(session_id, send), gone=raw)
 
@@ -147,19 +150,14 @@ class McpEndpoint:
             finally:
                 self._end.set()
 
-    async def close_streams(self) -> None:
-        """Refuse new calls, wait briefly for running ones and cancel the rest, then end streams and sessions.
-
-        A `subscriptions/listen` stream gets its final result, a GET stream its last chunk.
-        """
+    async def close(self) -> None:
+        """Refuse new calls, wait briefly for running ones and cancel the rest, then end the sessions."""
         self._refusing = True
         if self._calls:
             with anyio.move_on_after(CALL_GRACE_SECONDS):
                 await self._calls_done.wait()
         for call in self._calls:
             call.cancel()
-        if self._listen is not None:
-            self._listen.close()
         # Leaving the session layer's own block is the public way to terminate its sessions.
         self._end.set()
         with anyio.move_on_after(SESSION_END_SECONDS):
@@ -252,11 +250,6 @@ async def _nothing_more() -> Message:
 
 async def _to_nobody(_message: Message) -> None:
     """Drop an answer."""
-
-
-def _is_stream(scope: Scope) -> bool:
-    """Tell the requests that are answered by an event stream from calls, which end by themselves."""
-    return scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
 
 
 def _only_waits(scope: Scope) -> bool:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
-    from mcp.server.subscriptions import ListenHandler
 
 SERVER_NAME = "subagent"
 LIST_IS_FRESH_MS = 300_000
@@ -44,15 +43,13 @@ def build_server(
     *,
     version: str,
     max_prompt_bytes: int,
-    listen: ListenHandler | None = None,
     nested: Callable[[str], Subagents] | None = None,
 ) -> Server[Any]:
     """Return the MCP server, ready for the SDK's session manager.
 
     A caller inside a turn is served by what `nested` returns for that turn; it may raise RefusedError.
 
-    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused. `listen` answers the standing stream
-    that a client of the 2026 era opens (claude does); whoever passes it has to close it at the end.
+    A prompt or trigger above `max_prompt_bytes` of UTF-8 is refused.
     """
     bindings = {binding.tool.name: binding for binding in TOOLS}
     schemas = {name: binding.tool.input_schema for name, binding in bindings.items()}
@@ -89,7 +86,6 @@ def build_server(
         get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_subscriptions_listen=listen,
     )
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import h11
 import mcp_types as types
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon.listeners import Listeners, bind_all
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 HANDSHAKE_VERSION = "2025-11-25"
 JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-SUBSCRIPTION = {"notifications": {"toolsListChanged": True}}
 
 
 class TinyMcp:
@@ -38,13 +35,11 @@ class TinyMcp:
         self.entered = anyio.Event()
         self.go = anyio.Event()
         self.left = anyio.Event()
-        self.listen = ListenHandler(InMemorySubscriptionBus())
         self.server: Server[Any] = Server(
             "tiny",
             version="1",
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=self.listen,
         )
 
     async def _list_tools(
@@ -82,11 +77,11 @@ async def mcp_serving(*addresses: ListenAddress) -> AsyncIterator[McpEdge]:
     """Serve a tiny MCP server as the daemon serves its own."""
     tiny = TinyMcp()
     listeners: Listeners = bind_all(addresses or [ANY_PORT])
-    endpoint = McpEndpoint(tiny.server, hosts=listeners.names, listen=tiny.listen)
+    endpoint = McpEndpoint(tiny.server, hosts=listeners.names)
     paths = Paths({MCP_PATH: endpoint})
     async with (
         endpoint.run(),
-        serving(paths, listeners=listeners, close_streams=endpoint.close_streams) as edge,
+        serving(paths, listeners=listeners, close_streams=endpoint.close) as edge,
     ):
         yield McpEdge(edge, tiny, endpoint)
 
@@ -153,27 +148,3 @@ async def handshake(client: Client) -> Session:
     done = await client.call("POST", MCP_PATH, session.headers, rpc("notifications/initialized", {}, None))
     assert done.status == 202
     return session
-
-
-def expect_event_stream(head: h11.Response) -> None:
-    """Check that a response is an open event stream."""
-    kind = dict(head.headers)[b"content-type"]
-    assert (head.status_code, kind[:17]) == (200, b"text/event-stream"), head
-
-
-async def open_get_stream(client: Client, session: Session) -> None:
-    """Open the session's own event stream, as claude keeps it all the time."""
-    await client.send("GET", MCP_PATH, {**session.headers, "Accept": "text/event-stream"})
-    expect_event_stream(await client.head())
-
-
-async def open_listen_stream(client: Client) -> None:
-    """Open `subscriptions/listen` and wait until it is acknowledged."""
-    method = "subscriptions/listen"
-    await client.send(
-        "POST", MCP_PATH, modern_headers(method), rpc(method, {**SUBSCRIPTION, "_meta": meta()})
-    )
-    expect_event_stream(await client.head())
-    acknowledged = await client.event()
-    assert isinstance(acknowledged, h11.Data), acknowledged
-    assert b"notifications/subscriptions/acknowledged" in bytes(acknowledged.data)

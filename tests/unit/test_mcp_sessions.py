@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from hive_subagent_daemon import mcp_endpoint
 from hive_subagent_daemon.mcp_sessions import McpSessions, opens_session
 from tests.support import mcp_call
-from tests.support.tiny_mcp import Session, handshake, mcp_serving, modern_headers, open_get_stream, rpc
+from tests.support.tiny_mcp import Session, handshake, mcp_serving, modern_headers, rpc
 
 if TYPE_CHECKING:
     from tests.support.edge import Client, Response
+    from tests.support.tiny_mcp import McpEdge
 
 PARALLEL = 20
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -52,12 +53,14 @@ async def test_at_the_limit_the_session_that_has_been_idle_longest_makes_room() 
 
 
 @pytest.mark.usefixtures("few_sessions")
-async def test_a_session_with_an_open_stream_is_never_dropped() -> None:
-    async with mcp_serving() as served, served.edge.client() as client, served.edge.client() as stream:
+async def test_a_session_that_is_being_answered_is_never_dropped() -> None:
+    async with mcp_serving() as served, served.edge.client() as client, served.edge.client() as waiting:
         oldest = await handshake(client)
-        await open_get_stream(stream, oldest)
+        await waits_in(served, oldest, waiting)
         others = [await handshake(client) for _ in range(4)]
         assert [await lives(each) for each in (oldest, *others)] == [True, False, False, True, True]
+        served.tiny.go.set()
+        assert (await waiting.response()).status == 200
 
 
 @pytest.mark.usefixtures("few_sessions")
@@ -65,17 +68,25 @@ async def test_when_all_are_in_use_a_new_one_is_refused_until_one_is_not() -> No
     async with (
         mcp_serving() as served,
         served.edge.client() as client,
-        contextlib.AsyncExitStack() as streams,
+        contextlib.AsyncExitStack() as waits,
     ):
-        opened = [await streams.enter_async_context(served.edge.client()) for _ in range(3)]
-        for stream in opened:
-            await open_get_stream(stream, await handshake(client))
+        for _ in range(3):
+            waiting = await waits.enter_async_context(served.edge.client())
+            await waits_in(served, await handshake(client), waiting)
         body = rpc("initialize", INITIALIZE)
         assert (await client.call("POST", "/mcp", JSON, body)).status == 503
-        opened[1].sock.close()
+        served.tiny.go.set()
         with anyio.fail_after(5):
             while (await client.call("POST", "/mcp", JSON, body)).status != 200:
                 await anyio.lowlevel.checkpoint()
+
+
+async def waits_in(served: McpEdge, session: Session, client: Client) -> None:
+    """Leave a call of a session unanswered."""
+    served.tiny.entered = anyio.Event()
+    wait = rpc("tools/call", {"name": "wait", "arguments": {}}, 7)
+    await client.send("POST", "/mcp", session.headers, wait)
+    await served.tiny.entered.wait()
 
 
 @pytest.mark.usefixtures("few_sessions")
@@ -145,9 +156,7 @@ async def test_a_client_that_leaves_does_not_hold_up_the_next_with_its_id() -> N
     async with mcp_serving() as served:
         with served.edge.clients(3) as (client, leaving, waiting):
             session = await handshake(client)
-            wait = rpc("tools/call", {"name": "wait", "arguments": {}}, 7)
-            await leaving.send("POST", "/mcp", session.headers, wait)
-            await served.tiny.entered.wait()
+            await waits_in(served, session, leaving)
             await waiting.send("POST", "/mcp", session.headers, call("mine", 7, "handshake"))
             assert (
                 await client.call("POST", "/mcp", session.headers, call("other", 8, "handshake"))

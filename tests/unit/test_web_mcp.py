@@ -1,4 +1,4 @@
-"""MCP through the HTTP edge: both protocol eras, and what a shutdown does to streams and calls."""
+"""MCP through the HTTP edge: both protocol eras without a standing stream, and a shutdown during calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from tests.support.tiny_mcp import (
     modern,
     modern_echo,
     modern_headers,
-    open_get_stream,
-    open_listen_stream,
     rpc,
 )
 
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from tests.support.edge import Client
 
 STOP_LIMIT_SECONDS = 2.0
+METHOD_NOT_FOUND = -32601
+SUBSCRIPTION = {"notifications": {"toolsListChanged": True}}
 QUIET = logging.WARNING
 HALF_A_REQUEST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
 
@@ -117,52 +117,33 @@ async def test_a_client_that_vanishes_while_it_sends_is_no_trouble(caplog: pytes
     assert troubles(caplog) == []
 
 
-async def stop_within_limit(*clients: Client, stop: anyio.Event, stopped: anyio.Event) -> float:
-    """Stop the server; every stream has to end properly and the whole within the limit."""
-    begin = anyio.current_time()
-    stop.set()
-    for client in clients:
-        await client.rest()
-    with anyio.fail_after(STOP_LIMIT_SECONDS):
-        await stopped.wait()
-    return anyio.current_time() - begin
-
-
-async def test_a_shutdown_ends_an_open_get_stream_cleanly(
-    address: ListenAddress, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with mcp_serving(address) as served, served.edge.client() as client, served.edge.client() as stream:
-        await open_get_stream(stream, await handshake(client))
-        seconds = await stop_within_limit(stream, stop=served.edge.stop, stopped=served.edge.stopped)
-    assert seconds < 1.5
-    assert troubles(caplog) == []
-
-
-async def test_a_shutdown_gives_an_open_listen_stream_its_final_result(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with mcp_serving() as served, served.edge.client() as stream:
-        await open_listen_stream(stream)
-        served.edge.stop.set()
-        assert b'"result"' in await stream.rest()
-        with anyio.fail_after(STOP_LIMIT_SECONDS):
-            await served.edge.stopped.wait()
-    assert troubles(caplog) == []
+async def test_nobody_can_keep_an_event_stream_open() -> None:
+    """One that the daemon ends claude opens again at once, and so would wake a daemon that has gone."""
+    async with mcp_serving() as served, served.edge.client() as client, served.edge.client() as other:
+        session = await handshake(client)
+        standing = {**session.headers, "Accept": "text/event-stream"}
+        refused = await other.call("GET", "/mcp", standing)
+        assert (refused.status, refused.headers["allow"]) == (405, "POST, DELETE")
+        assert (await session.call_tool("echo", "x")).status == 200
+        discovered = json.loads((await modern(client, "server/discover", {})).body)["result"]
+        assert not discovered["capabilities"]["tools"].get("listChanged")
+        listened = await modern(client, "subscriptions/listen", SUBSCRIPTION)
+        assert (listened.status, json.loads(listened.body)["error"]["code"]) == (404, METHOD_NOT_FOUND)
 
 
 async def test_a_shutdown_with_many_clients_of_all_kinds_is_quick_and_quiet(
-    caplog: pytest.LogCaptureFixture,
+    address: ListenAddress, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with mcp_serving() as served:
-        with served.edge.clients(8) as clients:
-            await open_listen_stream(clients[0])
-            await open_get_stream(clients[1], await handshake(clients[2]))
-            await open_get_stream(clients[3], await handshake(clients[4]))
-            await clients[5].send_raw(HALF_A_REQUEST)
-            await clients[6].send_raw(b"POST /mcp HT")
-            assert await modern_echo(clients[7], "x") == "x"
-            streams = [clients[0], clients[1], clients[3]]
-            await stop_within_limit(*streams, stop=served.edge.stop, stopped=served.edge.stopped)
+    async with mcp_serving(address) as served:
+        with served.edge.clients(5) as clients:
+            await handshake(clients[0])
+            await (await handshake(clients[1])).call_tool("echo", "x")
+            await clients[2].send_raw(HALF_A_REQUEST)
+            await clients[3].send_raw(b"POST /mcp HT")
+            assert await modern_echo(clients[4], "x") == "x"
+            served.edge.stop.set()
+            with anyio.fail_after(STOP_LIMIT_SECONDS):
+                await served.edge.stopped.wait()
     assert troubles(caplog) == []
 
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp import Client as McpClient
 
-from tests.support.edge import Client, Echo, serving
-from tests.support.tiny_mcp import handshake, mcp_serving, open_get_stream
+from tests.support.edge import Echo, serving
+from tests.support.tiny_mcp import mcp_serving
 
 if TYPE_CHECKING:
     from mcp.client.client import ConnectMode
@@ -46,20 +46,3 @@ async def test_a_cancelled_server_lets_go_of_its_sockets_and_connections() -> No
     assert all(listening.fileno() == -1 for listening in sockets)
     with pytest.raises(OSError, match="connect"):
         await anyio.connect_tcp(*address)
-
-
-async def test_a_session_whose_stream_was_lost_can_open_it_again() -> None:
-    async with mcp_serving() as served, served.edge.client() as client:
-        session = await handshake(client)
-        async with served.edge.client() as stream:
-            await open_get_stream(stream, session)
-        with anyio.fail_after(5):
-            while not await reopened(served.edge.client(), session.headers):
-                pass
-
-
-async def reopened(stream: Client, headers: dict[str, str]) -> bool:
-    """Try to open the stream; the server says 409 until it has noticed that the old one is gone."""
-    async with stream:
-        await stream.send("GET", "/mcp", {**headers, "Accept": "text/event-stream"})
-        return (await stream.head()).status_code == 200
