@@ -20,7 +20,6 @@ import anyio
 from hive_subagent_daemon import clock, kinship
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
-from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.membership import TurnRoot
     from hive_subagent_daemon.records import Records, SubagentRecord
 
 _log = logging.getLogger(__name__)
@@ -60,11 +60,13 @@ class Registry:
         self.strayed: dict[str, str] = {}
         self.claude_version: str | None = None
         self.on_change: Callable[[], None] = lambda: None
+        self.adopts = False
         self._records = records
         self._inbox = inbox
         self._claimed: set[str] = set()
         self._forced: set[str] = set()
         self._unclaimed = anyio.Event()
+        self._keeping = anyio.Lock()
         self._giving_up = anyio.Event()
         self._stopping = False
         self._attending: TaskGroup | None = None
@@ -123,13 +125,20 @@ class Registry:
         One whose parent was killed while it was spawned is killed too.
         """
         record = turn.record
+        turn.keep = self._keep if self.adopts else None
         self.running[record.name] = turn
         self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
         self._some_running.set()
         if record.parentage.turn in self._forced:
             self._start_soon(partial(self._kill, turn), f"killing {record.turn}")
-        _log.info("turn %s of %s began", record.turn, record.name, extra=_fields(turn))
+        what = "goes on" if turn.adopted else "began"
+        _log.info("turn %s of %s %s", record.turn, record.name, what, extra=_fields(turn))
         self.on_change()
+
+    def adopt(self, turn: Turn) -> None:
+        """Take over a turn of an earlier daemon, with what that one had begun to do to it."""
+        self.attend(turn)
+        self._start_soon(turn.go_on, f"going on with {turn.record.turn}")
 
     def knows(self, name: str) -> bool:
         """Tell whether a subagent of this name runs or is remembered."""
@@ -175,10 +184,7 @@ class Registry:
 
     def roots(self) -> list[TurnRoot]:
         """Return by what the processes of every running turn are recognised."""
-        return [
-            TurnRoot(turn.record.turn, turn.session_id, turn.child.pid, turn.child.start, turn.child.scope)
-            for turn in self.running.values()
-        ]
+        return [turn.root for turn in self.running.values()]
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Follow turns until cancelled; `stop` comes first, or running turns are left alone."""
@@ -227,8 +233,13 @@ class Registry:
         if outlived == turn.record.oom_outlived or turn.exited.is_set():
             return
         turn.record = replace(turn.record, oom_outlived=outlived)
+        await self._keep(turn)
+
+    async def _keep(self, turn: Turn) -> None:
+        """Store the record of a turn as it is now; a disk that refuses holds up nothing."""
         try:
-            await in_thread(self._records.update_turn, turn.record)
+            async with self._keeping:  # the newest is stored last
+                await in_thread(self._records.update_turn, turn.record)
         except OSError as error:
             _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
 
@@ -320,13 +331,11 @@ class Registry:
 
     async def stop(self) -> None:
         """End every running turn, each with its loose end; within about twelve seconds."""
-        self._stopping = True
-        if self._claimed:  # a turn that is being spawned now must be stopped too
-            with anyio.move_on_after(SPAWNING_SECONDS):
-                await self._unclaimed.wait()
+        await self._spawn_no_more()
         turns = list(self.running.values())
-        for turn in turns:
-            turn.send(signal.SIGINT, Cause.DAEMON_STOPPED)
+        async with anyio.create_task_group() as asking:
+            for turn in turns:
+                asking.start_soon(turn.send, signal.SIGINT, Cause.DAEMON_STOPPED)
         if await _all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
             return
         async with anyio.create_task_group() as killing:
@@ -336,6 +345,21 @@ class Registry:
         if not await _all_ended(turns, within_seconds=STOP_HARD_SECONDS):
             _log.error("some turns did not end in time; the next start will settle them")
         self._giving_up.set()
+
+    async def leave(self) -> None:
+        """Leave what runs to the next daemon; what has ended by now is stored, within about seven seconds."""
+        await self._spawn_no_more()
+        ending = [turn for turn in self.running.values() if turn.exited.is_set()]
+        if not await _all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
+            _log.error("some turns that ended are not stored; the next start will settle them")
+        self._giving_up.set()
+        _log.info("turns that go on without a daemon: %d", len(self.running))
+
+    async def _spawn_no_more(self) -> None:
+        self._stopping = True
+        if self._claimed:  # a turn that is being spawned now comes to run first
+            with anyio.move_on_after(SPAWNING_SECONDS):
+                await self._unclaimed.wait()
 
     async def forget_idle(self, *, days: int) -> int:
         """Forget names whose last turn ended longer ago than this; return how many."""
