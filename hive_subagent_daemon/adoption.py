@@ -76,6 +76,8 @@ def _taken_over(record: TurnRecord, child: Child, folder: Path, *, records: Reco
         adopted=True,
     )
     turn.look()
+    turn.activity = output.seen.activity
+    turn.activity_since = time.monotonic() - output.age_seconds()
     return turn
 
 

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 _SIZE: Final = 64
 _PIDFD_GET_INFO: Final = (3 << 30) | (_SIZE << 16) | (0xFF << 8) | 11  # _IOWR(PIDFS_IOCTL_MAGIC, 11, …)
 _PIDFD_INFO_EXIT: Final = 1 << 3
-# The exit is told once the process is reaped, which is for its new parent to do.
-REAPED_SECONDS: Final = 1.0
-_PAUSE_SECONDS: Final = 0.002
+# The exit is told once the process is reaped, which is for its new parent to do: systemd does it at once, a
+# container's init may look only every two seconds (measured).
+REAPED_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.005
 
 
 async def exit_of(pidfd: int, *, ask: Callable[[int], bytes] | None = None) -> Exit:
