@@ -1,0 +1,198 @@
+"""Daemons that adopt, ended at chosen and at random moments: no turn is lost, told wrongly or told twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.stub.crashes import ALWAYS, AT_THE_END, SEED, USUAL, Crashes, sample
+from tests.stub.daemon_forks import Forks
+from tests.stub.kill_story import NAME, stored_ends
+from tests.stub.steps import exit_with, init, result, sleep, wait_for
+from tests.support.daemon_harness import Daemon, Setting
+from tests.support.processes import environment_of, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.stub.daemon_forks import Fork
+    from tests.stub.steps import Step
+
+ADOPTING = Setting(top={"on_restart": "adopt"}, limits=USUAL.limits)
+NAMES = 6
+USUAL_ENDS = 10
+LONG_ENDS = 100
+LONGEST_LIFE_SECONDS = 0.4
+
+
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """Fork daemons while the test lasts."""
+    with Forks() as program:
+        yield program
+
+
+@pytest.fixture
+def crashes(tmp_path: Path, forks: Forks) -> Crashes:
+    """Let daemons that adopt crash."""
+    return Crashes(tmp_path, forks, setting=ADOPTING, settle=end_what_was_adopted)
+
+
+def end_what_was_adopted(daemon: Daemon) -> None:
+    """Whatever lives is in the registry under its name, and can be interrupted."""
+    if daemon.processes():
+        found = daemon.status_of(NAME)
+        assert found["state"] == "running", f"a process that nothing answers for: {found}"
+        daemon.ok("interrupt", name=NAME)
+        daemon.finished(NAME)
+
+
+@pytest.mark.timeout(240)
+def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One loose end per turn, nothing that lives without a name, no stuck name, no session lost."""
+    for instant in [*sample(crashes.trace(), always=ALWAYS), AT_THE_END]:
+        crashes.survive(instant)
+    crashes.conclude("kill points of a daemon that adopts (a tenth)", capsys)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, capsys: pytest.CaptureFixture[str]) -> None:
+    """Likewise, everywhere."""
+    for instant in [*crashes.trace(), AT_THE_END]:
+        crashes.survive(instant)
+    crashes.conclude("kill points of a daemon that adopts (all)", capsys)
+
+
+@pytest.mark.timeout(120)
+def test_a_turn_is_adopted_as_often_as_daemons_crash(
+    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The third daemon follows what the first one has spawned."""
+    crashes.survive("after launch #3", AT_THE_END, AT_THE_END)
+    crashes.survive("recorded #3", AT_THE_END)
+    crashes.survive("at the gate #3", AT_THE_END)
+    crashes.conclude("adopted again and again", capsys)
+
+
+@dataclass
+class Ends:
+    """Six subagents whose daemon ends again and again, and what is expected of each turn."""
+
+    daemon: Daemon
+    chance: random.Random
+    expected: dict[str, str] = field(default_factory=dict)
+    gates: dict[str, str] = field(default_factory=dict)
+    ended_alone: int = 0
+
+    def start_idle_ones(self, number: int) -> None:
+        """Start whatever does not run, each with a turn drawn from the random numbers."""
+        subagents = self.daemon.ok("status").content["subagents"]
+        running = {one["name"] for one in subagents if one["state"] == "running"}
+        for name in sorted({f"s{n}" for n in range(NAMES)} - running):
+            gate = f"go-{name}-{number}"
+            steps, outcome, waits = self.draw(gate)
+            turn = self.daemon.start(name, steps).content["turn"]
+            self.expected[turn] = outcome
+            if waits:
+                self.gates[turn] = gate
+
+    def draw(self, gate: str) -> tuple[list[Step], str, bool]:
+        """Return a turn that ends soon or waits, with a result or a mere code; how it must be told."""
+        waits = self.chance.random() < 0.7
+        until = wait_for(gate) if waits else sleep(self.chance.uniform(0.0, 0.3))
+        if self.chance.random() < 0.2:
+            return [init(), until, exit_with(3)], "failed", waits
+        return [init(), until, result("done")], "completed", waits
+
+    def let_some_end(self) -> None:
+        """Open the gates of about half of what waits, and wait until those turns have ended."""
+        before = self.alive()
+        opened = [turn for turn in self.gates if self.chance.random() < 0.6]
+        for turn in opened:
+            self.daemon.open_gate(self.gates.pop(turn))
+        eventually(lambda: not set(opened) & self.alive(), within=20, what="turns ending alone")
+        self.ended_alone += len(before - self.alive())
+
+    def alive(self) -> set[str]:
+        """Return the turns that have a living process."""
+        marks = {environment_of(pid).get("HIVE_SUBAGENT_TURN") for pid in self.daemon.processes()}
+        return {turn for turn in self.expected if turn in marks}
+
+    def check(self) -> None:
+        """Each turn runs or has its one loose end, with the outcome that it must have."""
+        subagents = self.daemon.ok("status").content["subagents"]
+        running = {one["turn"]: one for one in subagents if one["state"] == "running"}
+        ends = stored_ends(self.daemon)
+        lost = self.expected.keys() - running.keys() - ends.keys()
+        assert not lost, f"neither running nor told: {lost}"
+        unheld = self.alive() - running.keys() - ends.keys()
+        assert not unheld, f"alive, but not in the registry: {unheld}"
+        for turn, end in ends.items():
+            kind = end["outcome"]["verdict"]["kind"]
+            # A code alone is told to whom watches; with nobody there it is lost, never a success.
+            possible = {"failed", "lost"} if self.expected[turn] == "failed" else {"completed"}
+            assert kind in possible, f"{turn}: {end['outcome']['verdict']}"
+
+
+def end_daemon(fork: Fork, chance: random.Random) -> None:
+    """Kill the daemon, or end it as a restart does, at a random moment."""
+    fork.is_gone(within=chance.uniform(0.0, LONGEST_LIFE_SECONDS))
+    if chance.random() < 0.5:
+        fork.kill()
+    else:
+        assert fork.stop() == 0
+
+
+def end_again_and_again(folder: Path, forks: Forks, *, times: int) -> Ends:
+    """End the daemon of six subagents so often, and check after each start."""
+    from_folder = Crashes(folder, forks, setting=ADOPTING)
+    ends = Ends(from_folder.daemon(), random.Random(SEED))
+    for number in range(times):
+        fork = forks.boot(ends.daemon)
+        ends.check()
+        ends.start_idle_ones(number)
+        end_daemon(fork, ends.chance)
+        ends.let_some_end()
+    fork = forks.boot(ends.daemon)
+    for gate in ends.gates.values():
+        ends.daemon.open_gate(gate)
+    eventually(lambda: ends.expected.keys() == stored_ends(ends.daemon).keys(), within=30)
+    ends.check()
+    assert fork.stop(signal.SIGINT) == 0
+    ends.daemon.shut()
+    return ends
+
+
+def told(ends: Ends, times: int) -> dict[str, Any]:
+    """Return the figures of a run; at least a third of the turns ended while no daemon ran."""
+    assert ends.ended_alone * 3 >= len(ends.expected)
+    return {"ends of the daemon": times, "turns": len(ends.expected), "ended alone": ends.ended_alone}
+
+
+@pytest.mark.timeout(240)
+def test_ends_at_random_moments_lose_no_turn(
+    tmp_path: Path, forks: Forks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kills and restarts in turn, over turns that run, end and end alone."""
+    figures = told(end_again_and_again(tmp_path, forks, times=USUAL_ENDS), USUAL_ENDS)
+    with capsys.disabled():
+        print(f"\n{figures}")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_many_ends_at_random_moments_lose_no_turn(
+    tmp_path: Path, forks: Forks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Likewise, ten times as often."""
+    figures = told(end_again_and_again(tmp_path, forks, times=LONG_ENDS), LONG_ENDS)
+    with capsys.disabled():
+        print(f"\n{figures}")
