@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.stub.steps import (
+    ask,
     assistant,
+    call,
     endless,
     exit_with,
     flood,
@@ -255,3 +259,49 @@ def test_turned_off_again_what_runs_is_stopped(make_daemon: MakeDaemon, tmp_path
     found = only_end(second, "a")
     assert (found["outcome"], found["cause"]) == ("killed", "daemon stopped")
     assert not is_alive(pid)
+
+
+def at_a_fixed_port(make_daemon: MakeDaemon, setting: Setting) -> Daemon:
+    """Run a daemon that adopts and is found at the same address again."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return make_daemon(replace(setting, top={**ADOPT, "listen": [f"127.0.0.1:{port}"]})).boot()
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"own_session": True, "double_fork": True}], ids=["a-child", "an-orphan"]
+)
+def test_whoever_calls_from_inside_an_adopted_turn_is_known(
+    make_daemon: MakeDaemon, kind: dict[str, object]
+) -> None:
+    """Claude and what it has started do not descend from this daemon, and are refused all the same."""
+    daemon = at_a_fixed_port(make_daemon, Setting())
+    child = spawn("child", calls=daemon.port) | kind
+    daemon.start("a", [init(), reach("up"), wait_for("go"), call(daemon.port, "own"), child, result()])
+    daemon.reached("up")
+    kill(daemon)
+    daemon.boot()
+    daemon.open_gate("go")
+    for answer in ("own", "child.answer"):
+        daemon.reached(answer)
+        assert " 403" in (daemon.scripts / answer).read_text()
+
+
+def test_nested_subagents_stay_nested_and_go_with_their_parent(make_daemon: MakeDaemon) -> None:
+    """Both are adopted; a forced interrupt of the outer one takes the inner one along."""
+    own = {"subagent": {"url": "http://127.0.0.1:7310/mcp", "available_to_subagents": True}}
+    setting = Setting(limits={"max_depth": 2}, tables={"mcp_servers": own})
+    daemon = at_a_fixed_port(make_daemon, setting)
+    recipe = str(daemon.work / "recipe.md")
+    daemon.script("inner", endless())
+    inner = ask(daemon.port, "begun", "start", name="inner", prompt_file=recipe)
+    daemon.start("outer", [init(), inner, reach("up"), forever()])
+    daemon.reached("up")
+    kill(daemon)
+    daemon.boot()
+    assert (daemon.status_of("inner")["parent"], daemon.status_of("inner")["depth"]) == ("outer", 2)
+    daemon.ok("interrupt", name="outer", force=True)
+    for name in ("outer", "inner"):
+        assert only_end(daemon, name)["cause"] == "forced interrupt"
+    assert daemon.processes() == []
