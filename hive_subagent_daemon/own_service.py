@@ -29,9 +29,9 @@ class OwnService:
     sockets: tuple[Path, ...]
 
 
-def own_service(uid: int, environ: Mapping[str, str], *, cgroup: Path | None = None) -> OwnService | None:
+def own_service(uid: int, environ: Mapping[str, str]) -> OwnService | None:
     """Return the service that this process is in, None when it is in none (or in a scope of a login)."""
-    found = cgroups.of_process(os.getpid()) if cgroup is None else cgroup
+    found = cgroups.of_process(os.getpid())
     if found is None or not found.name.endswith(".service"):
         return None
     manager = f"user@{uid}.service"

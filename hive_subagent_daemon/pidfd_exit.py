@@ -9,14 +9,11 @@ import fcntl
 import os
 import struct
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from hive_subagent_daemon.values import Exit, Exited, ExitUnknown, Signalled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # struct pidfd_info, first published size: __u64 mask at 0, __s32 exit_code (a wait status) at 60.
 _SIZE: Final = 64
@@ -28,12 +25,12 @@ REAPED_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.005
 
 
-async def exit_of(pidfd: int, *, ask: Callable[[int], bytes] | None = None) -> Exit:
+async def exit_of(pidfd: int) -> Exit:
     """Return how the process behind a readable pidfd ended; unknown where the kernel does not tell."""
     deadline = time.monotonic() + REAPED_SECONDS
     while True:
         try:
-            told = (ask or _info)(pidfd)
+            told = _info(pidfd)
         except OSError:  # ENOTTY or EINVAL: an older kernel; ESRCH: not told for this process
             return ExitUnknown()
         mask, status = struct.unpack_from("=Q", told)[0], struct.unpack_from("=i", told, 60)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.stub.crashes import ALWAYS, AT_THE_END, SEED, USUAL, Crashes, sample
 from tests.stub.daemon_forks import Forks
 from tests.stub.kill_story import NAME, stored_ends
 from tests.stub.steps import exit_with, init, result, sleep, wait_for
-from tests.support.daemon_harness import Daemon, Setting
+from tests.support.daemon_harness import Setting
 from tests.support.processes import environment_of, eventually
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.stub.daemon_forks import Fork
     from tests.stub.steps import Step
+    from tests.support.daemon_harness import Daemon
 
 ADOPTING = Setting(top={"on_restart": "adopt"}, limits=USUAL.limits)
 NAMES = 6
@@ -82,15 +82,16 @@ def test_a_turn_is_adopted_as_often_as_daemons_crash(
     crashes.conclude("adopted again and again", capsys)
 
 
-@dataclass
 class Ends:
     """Six subagents whose daemon ends again and again, and what is expected of each turn."""
 
-    daemon: Daemon
-    chance: random.Random
-    expected: dict[str, str] = field(default_factory=dict)
-    gates: dict[str, str] = field(default_factory=dict)
-    ended_alone: int = 0
+    def __init__(self, daemon: Daemon, chance: random.Random) -> None:
+        """Begin with no turn; the gates are those of turns that wait."""
+        self.daemon = daemon
+        self.chance = chance
+        self.expected: dict[str, str] = {}
+        self.gates: dict[str, str] = {}
+        self.ended_alone = 0
 
     def start_idle_ones(self, number: int) -> None:
         """Start whatever does not run, each with a turn drawn from the random numbers."""
