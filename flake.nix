@@ -53,7 +53,9 @@
       };
     in
     {
-      overlays.default = final: _: { hive-subagent-daemon = final.callPackage ./nix/package.nix { }; };
+      overlays.default = final: _: {
+        hive-subagent-daemon = final.callPackage ./nix/package.nix { commit = self.rev or self.dirtyRev or null; };
+      };
 
       packages = eachSystem (pkgs: {
         default = pkgs.hive-subagent-daemon;

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.peer import AnyPeer, Peer, RemotePeer, TcpPeer, UnixPeer, UnknownPeer
 from hive_subagent_daemon.tokens import BearerToken
 
@@ -44,6 +45,10 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::[0-9]{1,5
 _ORIGIN: Final = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
 
 
+class CallerGoneError(SubagentError):
+    """Who called has closed its end before it was known whether it is inside a turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An HTTP status and the one sentence that says what is wrong and what to do."""
@@ -60,6 +65,14 @@ class Standing(Enum):
     REFUSED = auto()
 
 
+class AllowedUids:
+    """The uids that need no token beside the daemon's own and root; they can be replaced while it serves."""
+
+    def __init__(self, uids: Iterable[int] = ()) -> None:
+        """Begin with these."""
+        self.uids = tuple(uids)
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRule:
     """What the guard needs to know; `hosts`: what a Host header may name beside the loopback names."""
@@ -67,7 +80,7 @@ class AccessRule:
     daemon_uid: int
     turn_of_peer: TurnOfPeer
     hosts: frozenset[str] = frozenset()
-    allow_uids: frozenset[int] = frozenset()
+    allowed: AllowedUids = field(default_factory=AllowedUids)
     token: BearerToken = field(default_factory=lambda: BearerToken(None))
     # Where subagents may use the tools themselves, their turns are let in at this path, known as such.
     open_to_turns: str | None = None
@@ -75,7 +88,7 @@ class AccessRule:
     def standing(self, peer: AnyPeer) -> Standing:
         """Tell what the peer may do: our own user, root, allowed ones need no token; the unknown get none."""
         match peer:
-            case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in {self.daemon_uid, 0} | self.allow_uids:
+            case TcpPeer(uid=uid) | UnixPeer(uid=uid) if uid in (self.daemon_uid, 0, *self.allowed.uids):
                 return Standing.ADMITTED
             case UnknownPeer():
                 return Standing.REFUSED
@@ -85,8 +98,8 @@ class AccessRule:
     def welcome(self) -> str:
         """Who needs no token, in words."""
         others = (
-            f", root and uid {', '.join(map(str, sorted(self.allow_uids)))}"
-            if self.allow_uids
+            f", root and uid {', '.join(map(str, sorted(self.allowed.uids)))}"
+            if self.allowed.uids
             else " and root"
         )
         return f"only uid {self.daemon_uid}, which runs this daemon,{others.removeprefix(',')}"
@@ -111,11 +124,20 @@ class Connection:
     def refused(self) -> None:
         """Hear that a request on it has been refused."""
 
+    def is_held(self) -> bool:
+        """Tell whether the peer that was found at accept still holds the other end."""
+        return True
+
     async def turn(self, turn_of_peer: TurnOfPeer) -> str | None:
-        """Return the running turn that the peer belongs to."""
+        """Return the running turn that the peer belongs to; raises CallerGoneError when nothing tells.
+
+        A process of a turn that has ended meanwhile is found nowhere, and must not pass for one outside.
+        """
         if not self._turn_known and isinstance(self.peer, TcpPeer | UnixPeer):
-            self._turn = await turn_of_peer(self.peer)
-            self._turn_known = True
+            turn = await turn_of_peer(self.peer)
+            if turn is None and not self.is_held():
+                raise CallerGoneError
+            self._turn, self._turn_known = turn, True
         return self._turn
 
 

@@ -213,7 +213,12 @@ STATUS_ANSWER = _object(
         "claude_version": _or_null("string", "Version of the claude program."),
         "undelivered": _is("integer", "Loose ends that a configured sink has not taken yet."),
         "warnings": _strings("What is wrong with the daemon itself."),
-    }
+    },
+    optional={
+        "claude_config_dir": _is(
+            "string", "Where claude keeps its sessions; a relative one lies below the working directory."
+        ),
+    },
 )
 
 WAIT_ANSWER = _object(

@@ -162,15 +162,16 @@ def doing(activity: Answer) -> str:
     return ("no output yet" if activity["kind"] == "starting" else "waiting for the model") + lasted
 
 
-def loose_ends_shown(answer: Answer) -> str:
+def loose_ends_shown(answer: Answer, *, text_characters: int = SHOWN_TEXT_CHARACTERS) -> str:
     """Show each loose end with the beginning of its text."""
-    shown = [_loose_end(loose_end) for loose_end in answer["loose_ends"]] or ["No open loose ends."]
+    each = [_loose_end(loose_end, text_characters) for loose_end in answer["loose_ends"]]
+    shown = each or ["No open loose ends."]
     if answer["remaining"]:
         shown.append(f"{answer['remaining']} more are open.")
     return "\n\n".join(shown)
 
 
-def _loose_end(loose_end: Answer) -> str:
+def _loose_end(loose_end: Answer, text_characters: int) -> str:
     lines = [f"{loose_end['id']}  {loose_end['name']}: {how_it_ended({**loose_end, 'error': None})}"]
     if details := _details(loose_end):
         lines.append(details)
@@ -178,9 +179,9 @@ def _loose_end(loose_end: Answer) -> str:
         lines.append(loose_end["error"])
     lines += [f"Warning: {warning}" for warning in loose_end["warnings"]]
     if text := loose_end["text"]:
-        lines.append(text[:SHOWN_TEXT_CHARACTERS])
+        lines.append(text[:text_characters])
         length = max(loose_end["text_length"] or 0, len(text))
-        if length > SHOWN_TEXT_CHARACTERS:
+        if length > text_characters:
             lines.append(f"[… {length:,} characters in all]")
     return "\n".join(lines)
 

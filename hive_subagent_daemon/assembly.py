@@ -107,20 +107,8 @@ def assemble(
     )
     registry.adopts = recovery.adopts = adopts
     tally = _tally_of(inbox, subagents, couriers)
-    return Parts(
-        records,
-        storage,
-        inbox,
-        launcher,
-        spawner,
-        registry,
-        subagents,
-        recovery,
-        children,
-        couriers,
-        claims,
-        tally,
-    )
+    working = (spawner, registry, subagents, recovery)
+    return Parts(records, storage, inbox, launcher, *working, children, couriers, claims, tally)
 
 
 def _tally_of(inbox: Inbox, subagents: Subagents, couriers: Couriers) -> Tally:

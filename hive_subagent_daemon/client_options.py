@@ -27,7 +27,11 @@ def chosen_endpoint(
     The token itself is never an argument: every user of the machine can read those.
     """
     named = token_file if token_file is not None else environ.get(TOKEN_FILE_VARIABLE)
-    token = Path(named).expanduser() if named else None
+    try:
+        token = Path(named).expanduser() if named else None
+    except RuntimeError as error:
+        message = f"token file {named!r}: there is no user with that home here: write the path in full."
+        raise AddressError(message) from error
     if socket_path is not None:
         return UnixEndpoint(Path(socket_path), token_file=token)
     if url is not None:

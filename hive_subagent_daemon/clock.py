@@ -6,7 +6,7 @@ import re
 import secrets
 from datetime import UTC, datetime
 
-_TURN_ID = re.compile(r"[0-9]{8}_[0-9]{6}_[0-9]{3}_[0-9a-f]{4}")
+_TURN_ID = re.compile(r"[0-8][0-9]{7}_[0-9]{6}_[0-9]{3}_[0-9a-f]{4}")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon import __version__, children, loop_errors, membership
-from hive_subagent_daemon.access import AccessRule
+from hive_subagent_daemon.access import AccessRule, AllowedUids
 from hive_subagent_daemon.adoption import can_adopt
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
@@ -29,6 +29,7 @@ from hive_subagent_daemon.own_service import OwnService, is_stopped_for_good, ow
 from hive_subagent_daemon.page import Page
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
 from hive_subagent_daemon.reading import Reading
+from hive_subagent_daemon.reloading import Reloading
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
 from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
@@ -145,37 +146,28 @@ async def _serve(
     stop = Stop()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
+    reloading = _reloading(config, parts, listeners, rule=rule, load=reload)
     notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
     tell_systemd = partial(_tell_systemd, parts, notifier)
 
-    def changed() -> None:
-        tell_systemd()
-        notices.changed()
-
-    async def close_streams() -> None:
-        parts.subagents.waits.close()
-        notices.close_streams()
-        await endpoint.close_streams()
-
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = changed
+        parts.registry.on_change = partial(_changed, tell_systemd, notices)
         parts.couriers.notify(tell_systemd)
         tell_systemd()
         notifier.ready()
 
     await _settle(config, parts)
-    read_again = partial(_read_again, token, reload)
-    async with upkeep(config, parts, notifier=notifier, stop=stop, reload=read_again), endpoint.run():
+    async with upkeep(config, parts, notifier=notifier, stop=stop, reloading=reloading), endpoint.run():
         for turn in parts.recovery.adopted.values():
-            parts.registry.adopt(turn)
+            parts.registry.attend(turn)
         await serve(
             Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
             listeners.sockets,
             rule=rule,
             started=started,
             stop=stop.asked,
-            close_streams=close_streams,
+            close_streams=partial(_close_streams, parts, notices, endpoint),
         )
         if parts.registry.adopts and not stop.for_good and not await is_stopped_for_good(service):
             await parts.registry.leave()
@@ -195,6 +187,19 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
         nested=partial(_nested, parts),
     )
     return McpEndpoint(server, hosts=rule.hosts, listen=listen)
+
+
+def _changed(tell_systemd: Callable[[], None], notices: NoticesEndpoint) -> None:
+    """Tell everybody who follows what runs and what is open."""
+    tell_systemd()
+    notices.changed()
+
+
+async def _close_streams(parts: Parts, notices: NoticesEndpoint, endpoint: McpEndpoint) -> None:
+    """Let everybody go who waits for an answer."""
+    parts.subagents.waits.close()
+    notices.close_streams()
+    await endpoint.close_streams()
 
 
 def _useless_nesting(config: Config) -> list[str]:
@@ -243,15 +248,26 @@ async def _settle(config: Config, parts: Parts) -> None:
 def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerToken) -> AccessRule:
     """Return who may call; a host in `listen` is a right one for sockets that were passed in too."""
     hosts = listeners.names | names_in(config.listen)
-    allow_uids = frozenset(config.auth.allow_uids)
+    allowed = AllowedUids(config.auth.allow_uids)
     open_to_turns = MCP_PATH if config.nests else None
-    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allow_uids, token, open_to_turns)
+    return AccessRule(os.geteuid(), partial(_turn_of_peer, parts), hosts, allowed, token, open_to_turns)
 
 
-def _read_again(token: BearerToken, reload: Callable[[], Config]) -> Config:
-    """Read the token file again, whatever becomes of the configuration."""
-    token.read_again()
-    return reload()
+def _reloading(
+    config: Config, parts: Parts, listeners: Listeners, *, rule: AccessRule, load: Callable[[], Config]
+) -> Reloading:
+    """Return what a SIGHUP sets off; its trouble shows in `status`."""
+    reachable = [listener.url for listener in listeners.all if is_reachable(listener.socket)]
+    reloading = Reloading(
+        config,
+        load=load,
+        set_limits=parts.subagents.set_limits,
+        token=rule.token,
+        allowed=rule.allowed,
+        reachable=reachable,
+    )
+    parts.subagents.reload_trouble = reloading.trouble
+    return reloading
 
 
 def _tell_addresses(listeners: Listeners) -> None:

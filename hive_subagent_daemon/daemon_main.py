@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from typing_extensions import override
 
 from hive_subagent_daemon import __version__, log, units_main
+from hive_subagent_daemon.commit import version_text
 from hive_subagent_daemon.config import Config, Flags, effective, load_config
 from hive_subagent_daemon.daemon import run
 from hive_subagent_daemon.errors import ConfigError, StartUpError
@@ -37,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] == "units":
         return units_main.main(words[1:])
-    arguments = _parser().parse_args(words)
+    arguments = command_line().parse_args(words)
     try:
         load = partial(
             load_config,
@@ -93,7 +95,8 @@ def _listen_to_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(
         prog="hive-subagent-daemon",
         description="Hands bounded work to headless claude processes over MCP and tells how each ended.",
@@ -114,8 +117,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--on-restart", metavar="stop", help="what becomes of running turns")
     parser.add_argument("--scopes", metavar="auto|user|system|off", help="which manager makes the scopes")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and its commit")
     return parser
+
+
+class ShowVersion(argparse.Action):
+    """Prints version and commit, and ends; git is asked only now."""
+
+    @override
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"{parser.prog} {version_text(__version__)}")
+        parser.exit()
 
 
 def _flags(arguments: argparse.Namespace) -> Flags:

@@ -157,6 +157,11 @@ class EdgeProtocol(H11Protocol):
         """Close at once: another connection needs the place."""
         self.transport.abort()
 
+    def finds_again(self, peer: AnyPeer) -> bool:
+        """Tell whether the other end is still held by this peer."""
+        sock = self.transport.get_extra_info("socket")
+        return not self.transport.is_closing() and self.door.finder.peer_of(sock) == peer
+
     def admitted(self) -> None:
         """Hear from the guard that a request has passed: what was held back of it is taken now."""
         if self._proof is None or not self.door.is_stranger(self):
@@ -252,6 +257,11 @@ class _Behind(Connection):
     def __init__(self, protocol: EdgeProtocol, peer: AnyPeer, own_name: str) -> None:
         super().__init__(peer, own_name)
         self._protocol: Final = protocol
+
+    @override
+    def is_held(self) -> bool:
+        """Ask the kernel again."""
+        return self._protocol.finds_again(self.peer)
 
     @override
     def admitted(self) -> None:

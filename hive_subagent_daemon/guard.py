@@ -12,6 +12,7 @@ from hive_subagent_daemon.access import (
     HEALTH_PATH,
     TURN_KEY,
     AccessRule,
+    CallerGoneError,
     Connection,
     Refusal,
     refused_caller,
@@ -34,6 +35,11 @@ WELL_KNOWN: Final = "/.well-known/"
 MOST_LOGGED: Final = 30
 LOG_PERIOD_SECONDS: Final = 60.0
 _NOTHING: Final = Refusal(404, "Not found.")
+_GONE: Final = Refusal(
+    403,
+    "Refused: who calls has gone before it was known whether it is inside a turn; keep the connection open "
+    "until the answer has come.",
+)
 
 
 class RefusalLog:
@@ -115,6 +121,8 @@ class AccessGuard:
         except OSError as error:
             reason = error.strerror or error
             return Refusal(503, f"Refused: who calls cannot be found out now ({reason}); try again.")
+        except CallerGoneError:
+            return _GONE
         if turn is not None and scope["path"] == self._rule.open_to_turns:
             scope["state"][TURN_KEY] = turn
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hive_subagent_daemon.turns import Turn
 
@@ -25,14 +25,23 @@ def as_tree(parents: Mapping[str, str | None]) -> list[str]:
     return list(ordered)
 
 
-def nested_in(turn_id: str, running: Iterable[Turn]) -> list[Turn]:
+def above(turn: Turn, started_by: Mapping[str, str]) -> Iterator[str]:
+    """Yield the turns that a turn descends from, the nearest first, ended ones included.
+
+    `started_by` tells of turns, by their ids, which turn has started each.
+    """
+    turn_id = turn.record.parentage.turn
+    while turn_id is not None:
+        yield turn_id
+        turn_id = started_by.get(turn_id)
+
+
+def nested_in(turn_id: str, running: Iterable[Turn], started_by: Mapping[str, str]) -> list[Turn]:
     """Return those of the running turns that a turn has started, and those that these have."""
-    left = list(running)
-    found: list[Turn] = []
-    wanted = {turn_id}
-    while wanted:
-        more = [turn for turn in left if turn.record.parentage.turn in wanted]
-        left = [turn for turn in left if turn.record.parentage.turn not in wanted]
-        found += more
-        wanted = {turn.record.turn for turn in more}
-    return found
+    return [turn for turn in running if turn_id in above(turn, started_by)]
+
+
+def still_needed(running: Iterable[Turn], started_by: Mapping[str, str]) -> dict[str, str]:
+    """Return what has to be known of who has started whom: what is above the running turns."""
+    ids = {turn_id for turn in running for turn_id in (turn.record.turn, *above(turn, started_by))}
+    return {turn_id: starter for turn_id, starter in started_by.items() if turn_id in ids}

@@ -119,6 +119,17 @@ async def choose_launcher(
     return launcher, notices
 
 
+async def try_manager(scopes: Scopes, *, user: User, environ: Mapping[str, str]) -> tuple[Manager, list[str]]:
+    """Return the manager that would make scopes for this user, and which limits it cannot enforce.
+
+    NoManagerError, with what to do, when there is none.
+    """
+    manager = manager_for(scopes.manager, user, environ)
+    bus, notices = await _connected(manager, scopes, user=user)
+    await bus.close()
+    return manager, notices
+
+
 def _own_unit(manager: Manager, user: User) -> str | None:
     """Return the service that we are, if the manager of our scopes runs it.
 

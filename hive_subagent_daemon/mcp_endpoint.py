@@ -84,7 +84,7 @@ class McpEndpoint:
 
         Otherwise a client that vanishes while it sends would be a traceback in the log of both layers below.
         """
-        content = b""
+        content, raw = b"", receive
         if scope["method"] == "POST":
             body = await _body(receive)
             if body is None:
@@ -104,7 +104,7 @@ class McpEndpoint:
                 await self._sessions.handle_request(scope, receive, send)
                 return
             async with self._known.answering(session_id, content):
-                await self._call(scope, receive, self._noting(session_id, send))
+                await self._call(scope, receive, self._noting(session_id, send), gone=raw)
 
     def _noting(self, session_id: str | None, send: Send) -> Send:
         """Note in passing which sessions there are: only answers tell."""
@@ -173,8 +173,8 @@ class McpEndpoint:
         finally:
             self._ended.set()
 
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a call, or refuse it when the shutdown cannot wait any longer."""
+    async def _call(self, scope: Scope, receive: Receive, send: Send, *, gone: Receive) -> None:
+        """Answer a call, or refuse it when the shutdown cannot wait; `gone` tells when the client goes."""
         started = False
 
         async def noted_send(message: Message) -> None:
@@ -185,7 +185,11 @@ class McpEndpoint:
         with anyio.CancelScope() as cancel_scope:
             self._calls.add(cancel_scope)
             try:
-                await self._sessions.handle_request(scope, receive, noted_send)
+                async with anyio.create_task_group() as tasks:
+                    if _only_waits(scope):
+                        tasks.start_soon(_cancel_when_gone, gone, cancel_scope, name="a waiting caller")
+                    await self._sessions.handle_request(scope, receive, noted_send)
+                    tasks.cancel_scope.cancel()
             finally:
                 self._calls.remove(cancel_scope)
                 if self._refusing and not self._calls:
@@ -253,6 +257,17 @@ async def _to_nobody(_message: Message) -> None:
 def _is_stream(scope: Scope) -> bool:
     """Tell the requests that are answered by an event stream from calls, which end by themselves."""
     return scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
+
+
+def _only_waits(scope: Scope) -> bool:
+    """Tell a call that changes nothing and may take minutes: when its client goes, it is of no use."""
+    return (b"mcp-name", b"wait") in scope["headers"]
+
+
+async def _cancel_when_gone(receive: Receive, cancel_scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancel_scope.cancel()
 
 
 async def _body(receive: Receive) -> bytes | Refusal | None:

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 NOTICES_PATH: Final = "/notices"
 MOST_WAITING: Final = 256
+# Claims of many sessions at once must not take the threads in which the ends of turns are stored.
+CLAIMING: Final = 4
 # Turns that end together are told together: a wake of the parent costs money.
 GATHER_SECONDS: Final = 0.15
 GATHER_LIMIT_SECONDS: Final = 1.0
@@ -81,6 +83,7 @@ class NoticesEndpoint:
         self._waiting: Final[dict[str, _Caller]] = {}
         # Requests of one session are answered one after the other: each notice is for one of them.
         self._answering: Final[dict[str, anyio.Lock]] = {}
+        self._claiming: Final = anyio.Semaphore(CLAIMING)
         self._ending = False
         self._opened: tuple[str, ...] | None = None  # shared by all who look after one change
 
@@ -153,7 +156,9 @@ class NoticesEndpoint:
         tries = 0
         while True:
             caller.news = anyio.Event()  # made before looking, so that no change is missed
-            if (reason := self._end_of_wait(caller)) is not None:
+            async with self._lock(caller):  # a claim that is being made may have to be withdrawn
+                reason = self._end_of_wait(caller)
+            if reason is not None:
                 return self._shaped(reason)
             if not self._due(caller):
                 await caller.news.wait()
@@ -167,6 +172,9 @@ class NoticesEndpoint:
             with anyio.move_on_after(CLAIM_RETRY_SECONDS[min(tries, len(CLAIM_RETRY_SECONDS) - 1)]):
                 await caller.news.wait()
             tries += 1
+
+    def _lock(self, caller: _Caller) -> anyio.Lock:
+        return self._answering.setdefault(caller.question.session, anyio.Lock())
 
     def _end_of_wait(self, caller: _Caller) -> Reason | None:
         """Tell why a wait has to end without a notice, if it has to."""
@@ -194,9 +202,11 @@ class NoticesEndpoint:
                     return
 
     async def _claimed(self, caller: _Caller) -> Json | None:
-        """Claim what is due and return the answer; None: nothing is due, or nobody is there to read it."""
+        """Claim what is due and return the answer; None: nothing is due, nobody reads it, or we stop."""
         session = caller.question.session
-        async with self._answering.setdefault(session, anyio.Lock()):
+        async with self._lock(caller), self._claiming:
+            if self._end_of_wait(caller) is not None:
+                return None
             try:
                 loose_ends = await in_thread(self._read, self._due(caller))
                 self._opened = None

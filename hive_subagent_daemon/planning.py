@@ -107,7 +107,7 @@ class Planner:
     def _instructions(self, request: TurnRequest, directory: Path) -> bytes | None:
         if request.prompt_file is None:
             return None
-        path = directory / Path(request.prompt_file).expanduser()
+        path = directory / _expanded("prompt_file", request.prompt_file)
         return _read_prompt_file(path, self.config.limits.max_prompt_bytes)
 
     def _record(
@@ -139,7 +139,7 @@ class Planner:
         if request.resumes and request.before is not None and request.before.dir:
             default = Path(request.before.dir)
         if request.dir is not None:
-            default = self.config.work_dir / Path(request.dir).expanduser()
+            default = self.config.work_dir / _expanded("dir", request.dir)
         directory = default.resolve() if ".." in default.parts else default
         if not _is_utf8(str(directory)):
             message = (
@@ -168,6 +168,15 @@ class Planner:
                 )
                 raise RefusedError(message)
         return archive.plan_archive(titled)
+
+
+def _expanded(argument: str, text: str) -> Path:
+    """Return a path with the home of `~` or `~user` in it."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        message = f"{argument}: there is no user with the home of {text!r} here: write the path in full."
+        raise RefusedError(message) from error
 
 
 def _is_utf8(text: str) -> bool:

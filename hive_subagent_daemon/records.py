@@ -118,14 +118,25 @@ def _check(record: TurnRecord | SubagentRecord | LooseEnd) -> None:
     """Raise ValueError for what no record of ours holds, and what would do harm later."""
     match record:
         case TurnRecord():
+            _check_turns(record.turn)
             _check_moments(record.started_at)
             _check_texts(record.dir, record.prompt_copy)
         case SubagentRecord():
+            _check_turns(record.last_turn.turn)
             _check_moments(record.last_turn.started_at, record.last_turn.ended_at)
             _check_texts(record.dir, record.prompt_copy)
         case LooseEnd():
+            _check_turns(record.id, record.outcome.turn)
             closed = () if record.closed_at is None else (record.closed_at,)
             _check_moments(record.outcome.started_at, record.outcome.ended_at, *closed)
+
+
+def _check_turns(*turns: str) -> None:
+    """New ids are counted on from the greatest: one that is none of ours must not come among them."""
+    for turn in turns:
+        if not clock.is_turn_id(turn):
+            message = f"{turn!r} is not the id of a turn"
+            raise ValueError(message)
 
 
 def _check_moments(*texts: str) -> None:

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hive_subagent_daemon import clock, kinship
+from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, Keeper, all_ended, fields, until_ended
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
+from hive_subagent_daemon.walls import LastTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -42,7 +44,6 @@ SPAWNING_SECONDS: Final = 2.0
 STOP_SOFT_SECONDS: Final = 3.0
 STOP_HARD_SECONDS: Final = 4.0
 GONE_SECONDS: Final = 0.5  # a systemd that hangs must not hold up the news
-CONCLUDE_AGAIN_SECONDS: Final = 0.5
 STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
@@ -63,10 +64,12 @@ class Registry:
         self.adopts = False
         self._records = records
         self._inbox = inbox
+        self.ended = LastTurns(known)
         self._claimed: set[str] = set()
         self._forced: set[str] = set()
+        self._started_by: dict[str, str] = {}
         self._unclaimed = anyio.Event()
-        self._keeping = anyio.Lock()
+        self._keep = Keeper(records).keep
         self._giving_up = anyio.Event()
         self._stopping = False
         self._attending: TaskGroup | None = None
@@ -85,9 +88,14 @@ class Registry:
             self._claimed.discard(name)
             if not self._claimed:
                 self._unclaimed.set()
-                # Nothing is being spawned any more for a turn that was killed.
-                self._forced &= {turn.record.turn for turn in self.running.values()}
+            self._forget_ended()
             self.on_change()  # a refusal can have told of trouble
+
+    def _forget_ended(self) -> None:
+        """Forget of ended turns whose they were; but not while one may be spawned that descends from them."""
+        if not self._claimed:
+            self._forced &= {turn.record.turn for turn in self.running.values()}
+            self._started_by = kinship.still_needed(self.running.values(), self._started_by)
 
     @property
     def busy(self) -> bool:
@@ -120,25 +128,26 @@ class Registry:
             raise RefusedError(message)
 
     def attend(self, turn: Turn) -> None:
-        """Take over a spawned turn: it is followed to its end from now on.
+        """Take over a turn, spawned or adopted: it is followed to its end from now on.
 
-        One whose parent was killed while it was spawned is killed too.
+        One that descends from a turn that was killed while it was spawned is killed too.
         """
         record = turn.record
         turn.keep = self._keep if self.adopts else None
         self.running[record.name] = turn
+        if record.parentage.turn is not None:
+            self._started_by[record.turn] = record.parentage.turn
         self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
         self._some_running.set()
-        if record.parentage.turn in self._forced:
-            self._start_soon(partial(self._kill, turn), f"killing {record.turn}")
+        if not self._forced.isdisjoint(kinship.above(turn, self._started_by)):
+            self._forced.add(record.turn)
+            kill = partial(turn.kill, Cause.FORCED_INTERRUPT)
+            self._start_soon(partial(until_ended, turn, kill), f"killing {record.turn}")
+        if turn.adopted:
+            self._start_soon(partial(until_ended, turn, turn.go_on), f"going on with {record.turn}")
         what = "goes on" if turn.adopted else "began"
-        _log.info("turn %s of %s %s", record.turn, record.name, what, extra=_fields(turn))
+        _log.info("turn %s of %s %s", record.turn, record.name, what, extra=fields(turn))
         self.on_change()
-
-    def adopt(self, turn: Turn) -> None:
-        """Take over a turn of an earlier daemon, with what that one had begun to do to it."""
-        self.attend(turn)
-        self._start_soon(turn.go_on, f"going on with {turn.record.turn}")
 
     def knows(self, name: str) -> bool:
         """Tell whether a subagent of this name runs or is remembered."""
@@ -157,25 +166,32 @@ class Registry:
 
     def nested_in(self, turn_id: str) -> list[Turn]:
         """Return the running turns that a turn has started, and those that they have."""
-        return kinship.nested_in(turn_id, self.running.values())
+        return kinship.nested_in(turn_id, self.running.values(), self._started_by)
 
     def tree(self) -> list[str]:
         """Return the names that run, each followed by those that it has started."""
         return kinship.as_tree({name: self.parent_of(name) for name in self.running})
-
-    async def _kill(self, turn: Turn) -> None:
-        await turn.kill(Cause.FORCED_INTERRUPT)
 
     def is_forced(self, turn: Turn) -> bool:
         """Tell whether a turn is being killed by `force`."""
         return turn.record.turn in self._forced
 
     async def force(self, turn: Turn) -> Leftovers:
-        """Kill a turn, then those that it has started; return what was killed of all of them."""
+        """Kill a turn, then those that it has started; return what was killed of all of them.
+
+        None of them starts anything from the beginning on, so that nothing is left that came meanwhile.
+        """
+        doomed = [turn, *self.nested_in(turn.record.turn)]
+        self._forced |= {one.record.turn for one in doomed}
         leftovers = Leftovers()
-        for one in [turn, *self.nested_in(turn.record.turn)]:
-            self._forced.add(one.record.turn)
-            leftovers += await one.kill(Cause.FORCED_INTERRUPT)
+        trouble: OSError | None = None
+        for one in doomed:
+            try:
+                leftovers += await one.kill(Cause.FORCED_INTERRUPT)
+            except OSError as error:
+                trouble = error  # the others are killed all the same
+        if trouble is not None:
+            raise trouble
         return leftovers
 
     def stalled(self) -> dict[str, float]:
@@ -221,11 +237,12 @@ class Registry:
             turn.notice_activity(stall_after_seconds=self.limits.stall_after_seconds)
             if turn.is_overdue():
                 turn.timed_out = True
-                _log.warning("turn %s has taken all its time", turn.record.turn, extra=_fields(turn))
-                self._start_soon(turn.time_out, f"time-out of {turn.record.turn}")
+                _log.warning("turn %s has taken all its time", turn.record.turn, extra=fields(turn))
+                self._start_soon(partial(until_ended, turn, turn.time_out), f"time-out of {turn.record.turn}")
             if turn.overstays(grace_seconds=self.limits.exit_grace_seconds):
                 turn.stopped_after_result = True
-                self._start_soon(turn.end_after_result, f"ending {turn.record.turn}")
+                end = partial(until_ended, turn, turn.end_after_result)
+                self._start_soon(end, f"ending {turn.record.turn}")
 
     async def _note_outlived(self, turn: Turn) -> None:
         """Store which kills for lack of memory claude has outlived: they are not to explain a later end."""
@@ -235,21 +252,13 @@ class Registry:
         turn.record = replace(turn.record, oom_outlived=outlived)
         await self._keep(turn)
 
-    async def _keep(self, turn: Turn) -> None:
-        """Store the record of a turn as it is now; a disk that refuses holds up nothing."""
-        try:
-            async with self._keeping:  # the newest is stored last
-                await in_thread(self._records.update_turn, turn.record)
-        except OSError as error:
-            _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
-
     def _tell_strayed(self, turn: Turn) -> None:
         name = turn.record.name
         if turn.strayed and name not in self.strayed and self.running.get(name) is turn:
             self.strayed[name] = (
                 f"{name} has left its scope {turn.child.scope}: its memory is not limited or measured there."
             )
-            _log.warning("%s", self.strayed[name], extra=_fields(turn))
+            _log.warning("%s", self.strayed[name], extra=fields(turn))
 
     async def _follow(self, turn: Turn) -> None:
         """Wait for the end of a turn and store it; not to be cancelled in between."""
@@ -270,7 +279,7 @@ class Registry:
             except OSError as error:
                 told = f"how {turn.record.name} ended cannot be found out yet: {error}"
                 self.unstored[turn.record.turn] = told
-                _log.error("%s", told, extra=_fields(turn))
+                _log.error("%s", told, extra=fields(turn))
             with anyio.move_on_after(CONCLUDE_AGAIN_SECONDS):
                 await self._giving_up.wait()
         return None
@@ -278,6 +287,7 @@ class Registry:
     async def _store(self, turn: Turn, outcome: Outcome) -> None:
         """Store the loose end, however long the disk refuses; then free the name and show it."""
         record = turn.record
+        outcome = self.ended.add(outcome)
         loose_end = loose_end_of(outcome)
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
@@ -292,6 +302,7 @@ class Registry:
         await in_thread(turn.output.close)
         self.known[record.name] = now
         del self.running[record.name]
+        self._forget_ended()
         self.strayed.pop(record.name, None)
         self._inbox.show(loose_end)
         init = turn.output.seen.init
@@ -299,7 +310,7 @@ class Registry:
         turn.outcome = outcome
         turn.ended.set()
         level = logging.WARNING if outcome.verdict.kind.cut_off else logging.INFO
-        ended = _fields(turn) | {"SUBAGENT_OUTCOME": outcome.verdict.kind.value}
+        ended = fields(turn) | {"SUBAGENT_OUTCOME": outcome.verdict.kind.value}
         _log.log(level, "turn %s ended: %s", record.turn, loose_end.title, extra=ended)
         self.on_change()
 
@@ -320,7 +331,7 @@ class Registry:
                 await in_thread(store)
             except OSError as error:
                 self.unstored[turn_id] = f"the end of {turn.record.name} cannot be stored yet: {error}"
-                _log.error("%s", self.unstored[turn_id], extra=_fields(turn))
+                _log.error("%s", self.unstored[turn_id], extra=fields(turn))
             else:
                 self.unstored.pop(turn_id, None)
                 return True
@@ -333,16 +344,18 @@ class Registry:
         """End every running turn, each with its loose end; within about twelve seconds."""
         await self._spawn_no_more()
         turns = list(self.running.values())
-        async with anyio.create_task_group() as asking:
-            for turn in turns:
-                asking.start_soon(turn.send, signal.SIGINT, Cause.DAEMON_STOPPED)
-        if await _all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
+        with anyio.move_on_after(STOP_SOFT_SECONDS):
+            async with anyio.create_task_group() as asking:
+                for turn in turns:
+                    ask = partial(turn.send, signal.SIGINT, Cause.DAEMON_STOPPED)
+                    asking.start_soon(until_ended, turn, ask)
+        if await all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
             return
-        async with anyio.create_task_group() as killing:
-            for turn in turns:
-                if not turn.ended.is_set():
-                    killing.start_soon(turn.kill, Cause.DAEMON_STOPPED)
-        if not await _all_ended(turns, within_seconds=STOP_HARD_SECONDS):
+        with anyio.move_on_after(STOP_HARD_SECONDS):
+            async with anyio.create_task_group() as killing:
+                for turn in turns:
+                    killing.start_soon(until_ended, turn, partial(turn.kill, Cause.DAEMON_STOPPED))
+        if not await all_ended(turns, within_seconds=STOP_HARD_SECONDS):
             _log.error("some turns did not end in time; the next start will settle them")
         self._giving_up.set()
 
@@ -350,7 +363,7 @@ class Registry:
         """Leave what runs to the next daemon; what has ended by now is stored, within about seven seconds."""
         await self._spawn_no_more()
         ending = [turn for turn in self.running.values() if turn.exited.is_set()]
-        if not await _all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
+        if not await all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
             _log.error("some turns that ended are not stored; the next start will settle them")
         self._giving_up.set()
         _log.info("turns that go on without a daemon: %d", len(self.running))
@@ -380,15 +393,3 @@ class Registry:
 def _look_at(turns: list[Turn]) -> None:
     for turn in turns:
         turn.look()
-
-
-async def _all_ended(turns: list[Turn], *, within_seconds: float) -> bool:
-    with anyio.move_on_after(within_seconds):
-        for turn in turns:
-            await turn.ended.wait()
-    return all(turn.ended.is_set() for turn in turns)
-
-
-def _fields(turn: Turn) -> dict[str, str]:
-    """Return the journal's fields for a turn; never its prompt, text or environment."""
-    return {"SUBAGENT_NAME": turn.record.name, "SUBAGENT_TURN": turn.record.turn}

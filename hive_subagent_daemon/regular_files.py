@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
             message = "it is not a regular file"
             raise NotRegularError(0, message, str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(most_bytes)
+            content: bytes | None = file.read(most_bytes)
+        if content is None:  # such a file is in /proc: it would wait for what comes
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+        return content
     finally:
         os.close(descriptor)

@@ -62,11 +62,19 @@ class Storage:
                 file.write(content)
                 file.flush()
                 os.fsync(descriptor)
-            partial.rename(path)
+            self._put(partial, path)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
+
+    def _put(self, partial: Path, path: Path) -> None:
+        try:
+            partial.rename(path)
+        except IsADirectoryError:
+            # Nobody of us makes one there: it must not keep the end of a turn from being stored for ever.
+            _log.error("the folder %s is in the way of a file: set aside as %s", path, self.set_aside(path))
+            partial.rename(path)
 
     def make_folder(self, path: Path) -> None:
         """Make a folder (mode 0700); an existing one is an error."""

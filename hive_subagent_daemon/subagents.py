@@ -20,7 +20,7 @@ from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
 from hive_subagent_daemon.waiting import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
@@ -57,6 +57,7 @@ class Subagents:
         self._launcher = launcher
         self._couriers = couriers or Couriers(())
         self.notices: list[str] = []
+        self.reload_trouble: Callable[[], Iterable[str]] = tuple
         self.waits = Waits()
         self.on_spawn: Callable[[float], None] = lambda _seconds: None
 
@@ -184,6 +185,7 @@ class Subagents:
             "more": more,
             "launcher": self._launcher.description,
             "claude_version": self._registry.claude_version,
+            "claude_config_dir": str(self._spawner.planner.store.config_dir),
             "undelivered": self._couriers.undelivered,
             "warnings": self._warnings(shown),
         }
@@ -271,8 +273,7 @@ class Subagents:
         }
 
     def _wall(self) -> str | None:
-        last_turns = [record.last_turn for record in self._registry.known.values()]
-        return walls.wall(last_turns, now=clock.now())
+        return walls.wall(self._registry.ended.all(), now=clock.now())
 
     def _warnings(self, shown: list[Json]) -> list[str]:
         silent = self._registry.stalled() | {e["name"]: e["age_seconds"] for e in shown if e.get("stalled")}
@@ -282,14 +283,15 @@ class Subagents:
         ]
         ahead = [] if (told := self._wall()) is None else [told]
         now = [
-            *stalled,
             *ahead,
             *self._registry.strayed.values(),
             *self._spawner.trouble(),
             *self._couriers.warnings(),
+            *self.reload_trouble(),
         ]
         lasting = [*self._registry.unstored.values(), *self.notices, *self._records.unreadable]
-        return views.bounded([*now, *lasting])
+        # The stalled ones last: they show in `subagents` too, and what is beyond the bound is only counted.
+        return views.bounded([*now, *lasting, *stalled])
 
     # Loose ends
 
@@ -321,8 +323,10 @@ class Subagents:
 
     async def close_loose_ends(self, ids: list[str]) -> Json:
         """Close loose ends; see the contract of the tool."""
-        closed, unknown = await in_thread(self._close_all, ids)
-        self._registry.on_change()
+        try:
+            closed, unknown = await in_thread(self._close_all, ids)
+        finally:
+            self._registry.on_change()  # some can be closed, although another could not be
         return {"closed": closed, "unknown": unknown}
 
     def _close_all(self, ids: list[str]) -> tuple[list[str], list[str]]:

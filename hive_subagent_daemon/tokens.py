@@ -25,37 +25,33 @@ class BearerToken:
 
     def __init__(self, file: Path | None, environ: Mapping[str, str] | None = None) -> None:
         """Remember the file, without reading it: until `read` has succeeded nothing matches."""
-        self._file: Final = file
+        self.file = file
         self._environ: Final = environ or {}
         self._token: bytes | None = None
 
     @property
     def configured(self) -> bool:
         """Whether there is a file, so that a peer may come with a token."""
-        return self._file is not None
+        return self.file is not None
 
     def read(self) -> None:
-        """Take over what the file holds now; on TokenError what was read before stays."""
-        if self._file is None:
+        """Take over what the file holds now; on TokenError what was read before stays. Blocks."""
+        self.take(self.file)
+
+    def take(self, file: Path | None) -> None:
+        """Take over this file and what it holds now, or no token; on TokenError all stays. Blocks."""
+        if file is None:
+            self.file, self._token = None, None
             return
-        path = _place(self._file, self._environ)
+        path = _place(file, self._environ)
         self._token = read_token(path, named_by=SETTING)
+        self.file = file
         if (mode := path.stat().st_mode) & _OTHERS:
             _log.warning(
                 "the token file %s can be read or written by others (mode %04o): chmod 600 it",
                 path,
                 stat.S_IMODE(mode),
             )
-
-    def read_again(self) -> None:
-        """Take over what the file holds now; when it cannot be used say so and keep the old token."""
-        try:
-            self.read()
-        except TokenError as error:
-            _log.error("the token file was not read again, the old token stays: %s", error)
-            return
-        if self.configured:
-            _log.info("the token file was read again")
 
     def came_with(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Tell whether the one Authorization header of a request carries the token."""

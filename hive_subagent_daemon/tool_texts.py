@@ -18,7 +18,7 @@ conversation and cannot ask you anything before its turn ends. It has none of yo
 daemon's configuration gives it some.
 3. Each turn that ends, however it ended, leaves exactly one loose end. Look at get_loose_ends between \
 other steps: completed (read the text, check the result), failed (read the error), killed, could not \
-start, lost. Nothing else tells you that a turn is over.
+start, lost. Where a notice of hive-subagent wakes you at each end, you need not look.
 4. killed and lost mean that work was cut off in the middle: files may be half written. Look at what is \
 there before you build on it, and say so when you continue.
 5. continue gives the same subagent another turn, with all that it remembers: an answer, a correction, the \

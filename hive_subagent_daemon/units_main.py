@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser = command_line()
     arguments = parser.parse_args(argv)
     if arguments.user and arguments.run_as is not None:
         parser.error("--run-as is for --system: a user's own manager runs everything as that user")
@@ -63,7 +63,8 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(
         prog=f"{_PROGRAM} units",
         description="Print the unit files, socket and service, that run the daemon under systemd.",

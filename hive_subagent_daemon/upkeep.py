@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import log
-from hive_subagent_daemon.config import changed_keys
-from hive_subagent_daemon.errors import ConfigError, SubagentError
+from hive_subagent_daemon.errors import SubagentError
 from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.assembly import Parts
     from hive_subagent_daemon.config_values import Config
     from hive_subagent_daemon.notify import Notifier
+    from hive_subagent_daemon.reloading import Reloading
 
 _log = logging.getLogger(__name__)
 
@@ -40,17 +39,21 @@ class Stop:
 
 @asynccontextmanager
 async def upkeep(
-    config: Config, parts: Parts, *, notifier: Notifier, stop: Stop, reload: Callable[[], Config]
+    config: Config, parts: Parts, *, notifier: Notifier, stop: Stop, reloading: Reloading
 ) -> AsyncIterator[None]:
     """Keep everything up until the block is left; SIGTERM and SIGINT set `stop`."""
     async with anyio.create_task_group() as tasks:
-        take = partial(_take_signals, config, parts, notifier=notifier, stop=stop, reload=reload)
+
+        def hang_up() -> None:
+            tasks.start_soon(_reload, reloading, notifier, name="reload")
+
+        take = partial(_take_signals, parts, notifier=notifier, stop=stop, hang_up=hang_up)
         await tasks.start(take, name="signals")
         await tasks.start(parts.registry.run, name="turns")
         tasks.start_soon(parts.launcher.run, name="launcher")
         tasks.start_soon(parts.couriers.run, name="sinks")
         tasks.start_soon(notifier.ping, name="watchdog")
-        tasks.start_soon(_keep_house, config, parts, name="housekeeping")
+        tasks.start_soon(_keep_house, reloading, parts, name="housekeeping")
         tasks.start_soon(parts.spawner.keep_undoing, name="undoing")
         tasks.start_soon(_know_sessions, config, parts, name="claude's sessions")
         tasks.start_soon(_probe_claude, parts, name="claude's version")
@@ -59,12 +62,11 @@ async def upkeep(
 
 
 async def _take_signals(
-    config: Config,
     parts: Parts,
     *,
     notifier: Notifier,
     stop: Stop,
-    reload: Callable[[], Config],
+    hang_up: Callable[[], None],
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Act on the signals of the daemon itself."""
@@ -76,9 +78,7 @@ async def _take_signals(
                 case signal.SIGCHLD:
                     parts.children.reap_orphans()
                 case signal.SIGHUP:
-                    notifier.reloading()
-                    _reload(parts, config, reload)
-                    notifier.ready()
+                    hang_up()
                 case _:
                     _log.info("stopping at %s", number.name)
                     notifier.stopping()
@@ -86,34 +86,28 @@ async def _take_signals(
                     stop.asked.set()
 
 
-def _reload(parts: Parts, config: Config, reload: Callable[[], Config]) -> None:
-    """Take over log level and limits as configured now; keep the old ones if the file is invalid."""
-    try:
-        now = reload()
-    except ConfigError as error:
-        _log.error("the configuration was not read again, the old one stays: %s", error)
-        return
-    log.set_up(now.log_level, agent=config.agent)
-    parts.subagents.set_limits(now.limits)
-    _log.info("log level and limits were read again")
-    others = [name for name in changed_keys(config, now) if not name.startswith(("log_level", "limits."))]
-    if others:
-        _log.warning("changed too, but only a restart takes it up: %s", ", ".join(others))
+async def _reload(reloading: Reloading, notifier: Notifier) -> None:
+    """Read the configuration again, beside the other signals: its disk may be slow."""
+    notifier.reloading()
+    await reloading.again()
+    notifier.ready()
 
 
-async def _keep_house(config: Config, parts: Parts) -> None:
+async def _keep_house(reloading: Reloading, parts: Parts) -> None:
     """Remove what is older than the retention says, and restore the ballast."""
     while True:
+        keep, changed = reloading.retention, reloading.changed
         try:
-            purged = await in_thread(partial(parts.inbox.purge, closed_days=config.retention.closed_days))
-            forgotten = await parts.registry.forget_idle(days=config.retention.idle_days)
-            await in_thread(partial(parts.claims.tidy, idle_days=config.retention.idle_days))
+            purged = await in_thread(partial(parts.inbox.purge, closed_days=keep.closed_days))
+            forgotten = await parts.registry.forget_idle(days=keep.idle_days)
+            await in_thread(partial(parts.claims.tidy, idle_days=keep.idle_days))
             await in_thread(parts.storage.restore_ballast)
             if purged or forgotten:
                 _log.info("removed %d closed loose ends and %d idle names", purged, forgotten)
         except OSError as error:
             _log.warning("housekeeping is put off: %s", error)
-        await anyio.sleep(HOUSEKEEPING_SECONDS)
+        with anyio.move_on_after(HOUSEKEEPING_SECONDS):
+            await changed.wait()
 
 
 async def _know_sessions(config: Config, parts: Parts) -> None:

@@ -2,6 +2,7 @@
 {
   lib,
   python3,
+  commit ? null,
 }:
 let
   python = python3.override {
@@ -19,16 +20,27 @@ pkgs.buildPythonApplication {
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
+      ../.claude-plugin
+      ../CHANGELOG.md
+      ../CONTRIBUTING.md
       ../LICENSE
       ../README.md
+      ../SECURITY.md
       ../docs
       ../hive_subagent_daemon
+      ../plugin
+      ../plugin-stdio
       ../pyproject.toml
+      ../scripts
+      ../share
       ../tests
     ];
   };
 
   build-system = [ pkgs.hatchling ];
+
+  # A build of Nix sees no repository; `--version` names the commit all the same.
+  env = if commit == null then { } else { HIVE_SUBAGENT_COMMIT = commit; };
 
   dependencies = [
     pkgs.anyio
@@ -54,7 +66,6 @@ pkgs.buildPythonApplication {
     "hive_subagent_daemon"
     "hive_subagent_daemon.daemon_main"
     "hive_subagent_daemon.client_main"
-    "hive_subagent_daemon.command_main"
     # Imported only when they are asked for:
     "hive_subagent_daemon.metric_families"
     "hive_subagent_daemon.page_rendering"

@@ -2,8 +2,10 @@
 # libraries. Given a Python package set.
 python: [
   python.cryptography
+  python.hatchling
   python.hypothesis
   python.pytest
   python.pytest-subprocess
   python.pytest-timeout
+  python.pytest-xdist
 ]

@@ -125,6 +125,16 @@ in
           example = "alice";
           description = "User that the agent runs as, and so do its subagents. Must be declared, with a `uid`.";
         };
+        plugin = mkOption {
+          type = types.str;
+          readOnly = true;
+          default = "/etc/hive-subagent/${cfg.agent}.plugin";
+          defaultText = literalExpression ''"/etc/hive-subagent/''${config.hyperhive.mcp.subagent.agent}.plugin"'';
+          description = ''
+            Plugin for Claude Code: hooks that wake the agent when a turn of a subagent has ended, and a skill. For
+            whatever starts the agent's claude: `--plugin-dir`. The MCP server is not in it, but an entry of the agent.
+          '';
+        };
         addMcpServer = mkOption {
           type = types.bool;
           default = true;

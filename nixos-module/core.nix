@@ -8,6 +8,7 @@ let
   names = import ./core/names.nix;
   ports = import ./core/ports.nix;
   mcp = import ./core/mcp.nix;
+  plugin = import ./core/plugin.nix;
   settings = import ./core/settings.nix;
   configuration = import ./core/configuration.nix;
   secrets = import ./core/secrets.nix;
@@ -42,6 +43,7 @@ rec {
     serverEntry
     serverFaults
     ;
+  inherit (plugin) pluginFiles pluginHooks;
   inherit (settings) settingsFaults settingsKinds sinksIn;
   inherit (configuration) configurationOf;
   inherit (secrets) credentialsDirectory;

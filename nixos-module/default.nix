@@ -156,17 +156,26 @@ in
     environment.systemPackages = [ cfg.package ];
     environment.extraInit = core.shellInit plainAgents;
 
-    # For the agent's own claude: claude --mcp-config /etc/hive-subagent/NAME.mcp.json
-    environment.etc = lib.mapAttrs' (
+    # For the agent's own claude, under /etc/hive-subagent: --mcp-config NAME.mcp.json --plugin-dir NAME.plugin
+    environment.etc = lib.concatMapAttrs (
       name: agent:
-      lib.nameValuePair "hive-subagent/${name}.mcp.json" {
-        text = builtins.toJSON (
-          core.parentConfig {
-            address = agent.listenAddress;
-            inherit (agent) port;
-          }
-        );
+      let
+        daemon = {
+          address = agent.listenAddress;
+          inherit (agent) port;
+        };
+        program = lib.getExe' cfg.package "hive-subagent";
+        hooks = builtins.toJSON (core.pluginHooks (daemon // { inherit program; }));
+        plugin = core.pluginFiles // {
+          "hooks/hooks.json" = hooks;
+        };
+      in
+      {
+        "hive-subagent/${name}.mcp.json".text = builtins.toJSON (core.parentConfig daemon);
       }
+      // lib.mapAttrs' (
+        path: text: lib.nameValuePair "hive-subagent/${name}.plugin/${path}" { inherit text; }
+      ) plugin
     ) agents;
 
     # The user's own manager, in which turns have their scopes, is there without a login. (Where lingering is not

@@ -56,6 +56,13 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 # Prints the Debian package that is missing to evaluate Nix files.
 missing_nix() { command -v nix-instantiate >/dev/null || echo nix-bin; }
 
+# Prints the Debian packages that are missing to try the command in a terminal and in its shells.
+missing_terminal_packages() {
+    local program
+    for program in tmux zsh fish; do command -v "$program" >/dev/null || echo "$program"; done
+    command -v man >/dev/null || echo man-db
+}
+
 # Prints the Debian package that is missing to look at the page in a browser.
 missing_chromium() { command -v chromium >/dev/null || echo chromium; }
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+
+TellFigure = Callable[[str], None]
+FIGURE = "figure"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +32,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     skipped = len(reporter.stats.get("skipped", ())) if reporter else 0
     if skipped and session.config.getoption("--require-all") and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> TellFigure:
+    """Return what notes a line for the end of the run: what was tried, and how often."""
+
+    def tell(line: str) -> None:
+        """Note it."""
+        record_property(FIGURE, line)
+
+    return tell
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have noted, also those of worker processes."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    for report in reports:
+        for name, line in (
+            getattr(report, "user_properties", []) if getattr(report, "when", "") == "call" else []
+        ):
+            if name == FIGURE:
+                terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import crowd, hooks, machine, running, starting
+from tests.benchmarks import command, crowd, hooks, machine, running, starting
 from tests.benchmarks.figures import Figure, measured
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MEASURES = (
     starting.measure,
+    command.measure,
     running.measure_memory,
     running.measure_status,
     running.measure_chatty,

@@ -12,8 +12,9 @@ from tests.benchmarks.figures import Figure, median_ms
 from tests.benchmarks.services import benchmark_service
 from tests.support.mcp_call import request
 from tests.support.scripted_daemon import REPOSITORY
+from tests.support.sockets import free_port
 from tests.systemd.managers import SYSTEM, USER, Form
-from tests.systemd.service_harness import UNIT_FOLDER, free_port
+from tests.systemd.service_harness import UNIT_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -121,3 +121,21 @@ def test_a_start_up_error_of_claude_is_a_set_up_failure_in_its_own_words(daemon:
     end = failed(daemon.resume("worker", "[[say: two]]"), "setup")
     assert str(copy) in end["error"]
     eventually(lambda: not daemon.at_home(), what="nothing being left")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        pytest.param("[[status: 401]]", "failed alike (auth: two, one). Start no more", id="auth"),
+        pytest.param("[[status: 429]]", "failed alike (limit: two, one). Start no more", id="limit"),
+        pytest.param("[[error: credit]]", "failed alike (budget: two, one). Start no more", id="credit"),
+    ],
+)
+def test_a_second_turn_into_the_same_wall_says_what_to_do_before_a_third(
+    make_daemon: MakeDaemon, prompt: str, words: str
+) -> None:
+    daemon = make_daemon(environment=ONE_RETRY).boot()
+    daemon.play("one", trigger=prompt)
+    end = daemon.play("two", trigger=prompt)
+    assert words in " ".join(end["warnings"])
+    assert words in daemon.ok("get_loose_ends", name="two").text

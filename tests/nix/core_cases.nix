@@ -359,6 +359,43 @@ in
       url = "http://127.0.0.1:20515/mcp";
     };
   };
+  "hooks of the plugin call the agent's own daemon, and nothing in a turn" = {
+    value =
+      let
+        given = core.pluginHooks {
+          program = "/nix/store/x/bin/hive-subagent";
+          address = "0.0.0.0";
+          port = 20515;
+        };
+      in
+      builtins.mapAttrs (_: map (group: map (hook: hook.command) group.hooks)) given.hooks;
+    expected =
+      let
+        command = ''[ "$HIVE_SUBAGENT_TURN" ] || exec /nix/store/x/bin/hive-subagent notices --url http://127.0.0.1:20515/mcp'';
+      in
+      {
+        SessionStart = [ [ command ] ];
+        Stop = [ [ command ] ];
+        UserPromptSubmit = [ [ command ] ];
+      };
+  };
+  "the hook that waits is the plugin's own but for its command" = {
+    value = map (hook: removeAttrs hook [ "command" ])
+      (builtins.head
+        (core.pluginHooks {
+          program = "hive-subagent";
+          address = "127.0.0.1";
+          port = 20515;
+        }).hooks.Stop
+      ).hooks;
+    expected = [
+      {
+        type = "command";
+        asyncRewake = true;
+        timeout = 86400;
+      }
+    ];
+  };
   "a shell of a user with one agent knows where that is" = {
     value = core.shellInit [
       (agent // { user = "o'hara"; })

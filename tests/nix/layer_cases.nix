@@ -515,6 +515,28 @@ in
   "the parent is told where its daemon is" =
     case (coder { port = 20001; }).environment.etc."hive-subagent/coder.mcp.json".text
       ''{"mcpServers":{"subagent":{"type":"http","url":"http://127.0.0.1:20001/mcp"}}}'';
+  "the parent has a plugin with hooks for its daemon and the skill" =
+    let
+      etc = (coder { port = 20001; }).environment.etc;
+      files = lib.filterAttrs (path: _: lib.hasPrefix "hive-subagent/coder.plugin/" path) etc;
+    in
+    case
+      {
+        names = lib.attrNames files;
+        hasAddress = lib.hasInfix "notices --url http://127.0.0.1:20001/mcp" files."hive-subagent/coder.plugin/hooks/hooks.json".text;
+        skill = lib.hasInfix "name: claude-subagents" files."hive-subagent/coder.plugin/skills/claude-subagents/SKILL.md".text;
+      }
+      {
+        names = map (path: "hive-subagent/coder.plugin/${path}") [
+          ".claude-plugin/plugin.json"
+          "hooks/hooks.json"
+          "skills/claude-subagents/SKILL.md"
+        ];
+        hasAddress = true;
+        skill = true;
+      };
+  "whatever starts the agent's claude can ask where its plugin is" =
+    case (agentWith [ ]).hyperhive.mcp.subagent.plugin "/etc/hive-subagent/coder.plugin";
 
   "the agent's side runs one daemon and adds it to the agent's servers" =
     let

@@ -22,6 +22,7 @@ let
     "pytest"
     "pytest-subprocess"
     "pytest-timeout"
+    "pytest-xdist"
     "python-multipart"
     "rich"
     "sdnotify"

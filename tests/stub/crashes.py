@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.stub.kill_story import check, lay_out, quiet, tell, write_recording_claude
+from tests.stub.kill_sinks import sinks_in
+from tests.stub.kill_story import all_delivered, check, lay_out, quiet, tell, write_recording_claude
 from tests.support.daemon_harness import Daemon, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pytest
-
+    from tests.conftest import TellFigure
     from tests.stub.daemon_forks import Forks
+    from tests.stub.kill_sinks import Sinks
     from tests.stub.kill_story import Confirmed
 
 SEED = 20260101
@@ -32,6 +35,10 @@ ALWAYS = (
     "after write loose-ends",
     "before write names",
     "after rename transcript",
+    "before note",
+    "before write loose-ends, noting",
+    "inside os.rename loose-ends, noting",
+    "after write loose-ends, noting",
     "before write notices",
     "after write notices",
 )
@@ -61,50 +68,56 @@ class Crashes:
         self.settle = settle
         self.forks = forks
         self.tried = 0
+        self.deliveries = 0
         self.faults: list[str] = []
 
-    def daemon(self) -> Daemon:
-        """Return a fresh daemon that is not booted yet, with the story laid out."""
+    @contextmanager
+    def daemon(self) -> Iterator[tuple[Daemon, Sinks]]:
+        """Lend a fresh daemon that is not booted yet, with the story laid out, and its sinks."""
         folder = self.folder / f"{self.tried:04d}"
         folder.mkdir()
         claude = write_recording_claude(folder / "claude")
-        daemon = Daemon(folder, claude, self.setting)
-        lay_out(daemon)
-        return daemon
+        with sinks_in(folder / "got") as sinks:
+            tables = {**self.setting.tables, "loose_ends": sinks.table}
+            daemon = Daemon(folder, claude, replace(self.setting, tables=tables))
+            lay_out(daemon)
+            yield daemon, sinks
 
     def trace(self, *instants: str) -> list[str]:
         """Return the instants of the whole story or, after crashes, of the recovery from the last one."""
-        daemon = self.daemon()
-        written = daemon.folder / "trace"
-        if not instants:
-            fork = self.forks.boot(daemon, trace=written)
-            tell(daemon)
-        else:
-            self.crash(daemon, instants)
-            fork = self.forks.boot(daemon, trace=written)
-        found = written.read_text().splitlines()
-        fork.kill()
-        shutil.rmtree(daemon.folder)
+        with self.daemon() as (daemon, _):
+            written = daemon.folder / "trace"
+            if not instants:
+                fork = self.forks.boot(daemon, trace=written)
+                tell(daemon)
+            else:
+                self.crash(daemon, instants)
+                fork = self.forks.boot(daemon, trace=written)
+            all_delivered(daemon)
+            found = written.read_text().splitlines()
+            fork.kill()
+            shutil.rmtree(daemon.folder)
         return found
 
     def survive(self, *instants: str) -> None:
         """Crash at these instants, one after the other; then boot, and check what is there."""
-        daemon = self.daemon()
-        self.tried += 1
-        try:
-            confirmed = self.crash(daemon, instants)
-            fork = self.forks.boot(daemon)
+        with self.daemon() as (daemon, sinks):
+            self.tried += 1
             try:
-                self.settle(daemon)
-                check(daemon, confirmed)
-                self.check_more(daemon)
-            finally:
-                assert fork.stop() == 0
-                daemon.shut()
-        except AssertionError as error:
-            self.faults.append(f"killed at {', then '.join(instants)} ({daemon.folder}): {error}")
-        else:
-            shutil.rmtree(daemon.folder)
+                confirmed = self.crash(daemon, instants)
+                fork = self.forks.boot(daemon)
+                try:
+                    self.settle(daemon)
+                    check(daemon, confirmed)
+                    self.deliveries += sinks.check(daemon, most=len(instants) + 1)
+                    self.check_more(daemon)
+                finally:
+                    assert fork.stop() == 0
+                    daemon.shut()
+            except AssertionError as error:
+                self.faults.append(f"killed at {', then '.join(instants)} ({daemon.folder}): {error}")
+            else:
+                shutil.rmtree(daemon.folder)
 
     def crash(self, daemon: Daemon, instants: Iterable[str]) -> Confirmed:
         """Play the story up to the first instant, and recover up to each of the others."""
@@ -119,10 +132,10 @@ class Crashes:
         assert confirmed is not None
         return confirmed
 
-    def conclude(self, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Print the figures and fail if anything was lost."""
-        with capsys.disabled():
-            print(f"\n{kind}: {self.tried} tried, {len(self.faults)} with a loss")
+    def conclude(self, kind: str, figure: TellFigure) -> None:
+        """Tell the figures and fail if anything was lost."""
+        tried = f"{self.tried} tried, {self.deliveries} deliveries to sinks"
+        figure(f"{kind}: {tried}, {len(self.faults)} with a loss")
         assert not self.faults, "\n".join(self.faults)
 
 

@@ -19,12 +19,13 @@ import signal
 import sys
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from unittest import mock
 
 from hive_subagent_daemon import daemon_main
+from hive_subagent_daemon.inbox import Inbox
 from hive_subagent_daemon.process_group import ProcessGroup
 from hive_subagent_daemon.scopes import ScopeLauncher
 from hive_subagent_daemon.storage import Storage
@@ -32,7 +33,7 @@ from hive_subagent_daemon.systemd_bus import SystemdBus
 from tests.stub.fault_layer import Fault, FaultLayer, let_the_clock_jump
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from hive_subagent_daemon.gate import ChildSpec
     from hive_subagent_daemon.launcher import Child, Placed
@@ -68,6 +69,14 @@ class Instants:
         self._trace = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if trace else None
         self._reached: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._noting = threading.local()
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Tell what this thread writes from other writes of the same file: what a sink has taken."""
+        self._noting.now = ", noting"
+        yield
+        self._noting.now = ""
 
     def reach(self, what: str) -> None:
         """Count this instant; be killed if it is the chosen one."""
@@ -84,7 +93,8 @@ class Instants:
         if not path.startswith(f"{self._root}/"):
             return "transcript"
         parts = [part for number, part in enumerate(Path(path).relative_to(self._root).parts) if number != 1]
-        return "/".join("partial" if part.endswith(".partial") else RANDOM.sub("", part) for part in parts)
+        plain = "/".join("partial" if part.endswith(".partial") else RANDOM.sub("", part) for part in parts)
+        return plain + getattr(self._noting, "now", "")
 
     def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Take a change of a file, or the creation of a gate, for an instant."""
@@ -107,6 +117,7 @@ def watch(instants: Instants) -> None:
     """Let every durable operation and every launch pass by the instants."""
     for name in DURABLE:
         mock.patch.object(Storage, name, watched(name, getattr(Storage, name), instants)).start()
+    mock.patch.object(Inbox, "note", watched_note(Inbox.note, instants)).start()
     for launcher in (ProcessGroup, ScopeLauncher):
         mock.patch.object(launcher, "launch", watched_launch(launcher.launch, instants)).start()
     for name in OF_SYSTEMD:
@@ -126,6 +137,22 @@ def watched(
         instants.reach(f"before {what}")
         returned = operation(storage, *paths, **named)
         instants.reach(f"after {what}")
+        return returned
+
+    return around
+
+
+def watched_note(
+    note: Callable[Concatenate[Inbox, P], T], instants: Instants
+) -> Callable[Concatenate[Inbox, P], T]:
+    """Return the note of a delivery with an instant before and after it."""
+
+    def around(inbox: Inbox, /, *ids: P.args, **named: P.kwargs) -> T:
+        """Pass by the instants around the note."""
+        instants.reach("before note")
+        with instants.noting():
+            returned = note(inbox, *ids, **named)
+        instants.reach("after note")
         return returned
 
     return around

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import TellFigure
     from tests.stub.daemon_forks import Fork
     from tests.stub.steps import Step
     from tests.support.daemon_harness import Daemon
@@ -53,33 +54,29 @@ def end_what_was_adopted(daemon: Daemon) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """One loose end per turn, nothing that lives without a name, no stuck name, no session lost."""
     for instant in [*sample(crashes.trace(), always=ALWAYS), AT_THE_END]:
         crashes.survive(instant)
-    crashes.conclude("kill points of a daemon that adopts (a tenth)", capsys)
+    crashes.conclude("kill points of a daemon that adopts (a tenth)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, everywhere."""
     for instant in [*crashes.trace(), AT_THE_END]:
         crashes.survive(instant)
-    crashes.conclude("kill points of a daemon that adopts (all)", capsys)
+    crashes.conclude("kill points of a daemon that adopts (all)", figure)
 
 
 @pytest.mark.timeout(120)
-def test_a_turn_is_adopted_as_often_as_daemons_crash(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_turn_is_adopted_as_often_as_daemons_crash(crashes: Crashes, figure: TellFigure) -> None:
     """The third daemon follows what the first one has spawned."""
     crashes.survive("after launch #3", AT_THE_END, AT_THE_END)
     crashes.survive("recorded #3", AT_THE_END)
     crashes.survive("at the gate #3", AT_THE_END)
-    crashes.conclude("adopted again and again", capsys)
+    crashes.conclude("adopted again and again", figure)
 
 
 class Ends:
@@ -152,48 +149,41 @@ def end_daemon(fork: Fork, chance: random.Random) -> None:
         assert fork.stop() == 0
 
 
-def end_again_and_again(folder: Path, forks: Forks, *, times: int) -> Ends:
+def end_again_and_again(crashes: Crashes, *, times: int) -> Ends:
     """End the daemon of six subagents so often, and check after each start."""
-    from_folder = Crashes(folder, forks, setting=ADOPTING)
-    ends = Ends(from_folder.daemon(), random.Random(SEED))
-    for number in range(times):
-        fork = forks.boot(ends.daemon)
+    with crashes.daemon() as (daemon, _):
+        ends = Ends(daemon, random.Random(SEED))
+        for number in range(times):
+            fork = crashes.forks.boot(daemon)
+            ends.check()
+            ends.start_idle_ones(number)
+            end_daemon(fork, ends.chance)
+            ends.let_some_end()
+        fork = crashes.forks.boot(daemon)
+        for gate in ends.gates.values():
+            daemon.open_gate(gate)
+        eventually(lambda: ends.expected.keys() == stored_ends(daemon).keys(), within=30)
         ends.check()
-        ends.start_idle_ones(number)
-        end_daemon(fork, ends.chance)
-        ends.let_some_end()
-    fork = forks.boot(ends.daemon)
-    for gate in ends.gates.values():
-        ends.daemon.open_gate(gate)
-    eventually(lambda: ends.expected.keys() == stored_ends(ends.daemon).keys(), within=30)
-    ends.check()
-    assert fork.stop(signal.SIGINT) == 0
-    ends.daemon.shut()
+        assert fork.stop(signal.SIGINT) == 0
+        daemon.shut()
     return ends
 
 
-def told(ends: Ends, times: int) -> dict[str, Any]:
+def told(ends: Ends, times: int) -> str:
     """Return the figures of a run; at least a third of the turns ended while no daemon ran."""
-    assert ends.ended_alone * 3 >= len(ends.expected)
-    return {"ends of the daemon": times, "turns": len(ends.expected), "ended alone": ends.ended_alone}
+    turns, alone = len(ends.expected), ends.ended_alone
+    assert alone * 3 >= turns
+    return f"adoption: the daemon ended {times} times over {turns} turns, {alone} of which ended alone"
 
 
 @pytest.mark.timeout(240)
-def test_ends_at_random_moments_lose_no_turn(
-    tmp_path: Path, forks: Forks, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ends_at_random_moments_lose_no_turn(crashes: Crashes, figure: TellFigure) -> None:
     """Kills and restarts in turn, over turns that run, end and end alone."""
-    figures = told(end_again_and_again(tmp_path, forks, times=USUAL_ENDS), USUAL_ENDS)
-    with capsys.disabled():
-        print(f"\n{figures}")
+    figure(told(end_again_and_again(crashes, times=USUAL_ENDS), USUAL_ENDS))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_many_ends_at_random_moments_lose_no_turn(
-    tmp_path: Path, forks: Forks, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_ends_at_random_moments_lose_no_turn(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, ten times as often."""
-    figures = told(end_again_and_again(tmp_path, forks, times=LONG_ENDS), LONG_ENDS)
-    with capsys.disabled():
-        print(f"\n{figures}")
+    figure(told(end_again_and_again(crashes, times=LONG_ENDS), LONG_ENDS))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import TellFigure
     from tests.stub.daemon_forks import Fork
     from tests.stub.kill_story import Confirmed
 
@@ -145,10 +146,9 @@ class Faults:
         else:
             shutil.rmtree(daemon.folder)
 
-    def conclude(self, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Print the figures and fail if anything was lost."""
-        with capsys.disabled():
-            print(f"\n{kind}: {self.tried} tried, {len(self.losses)} with a loss")
+    def conclude(self, kind: str, figure: TellFigure) -> None:
+        """Tell the figures and fail if anything was lost."""
+        figure(f"{kind}: {self.tried} tried, {len(self.losses)} with a loss")
         assert not self.losses, "\n\n".join(self.losses)
 
 
@@ -185,14 +185,12 @@ def chosen(operations: list[str], most: int) -> list[str]:
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for-a-while"])
-def test_system_calls_that_fail_lose_nothing(
-    faults: Faults, capsys: pytest.CaptureFixture[str], *, lasting: bool
-) -> None:
+def test_system_calls_that_fail_lose_nothing(faults: Faults, figure: TellFigure, *, lasting: bool) -> None:
     """EIO at one operation of the story, or at all from there on, for some of each kind."""
     some = chosen(faults.operations(), USUAL_LASTING if lasting else USUAL_ONCE)
     for operation in some:
         faults.withstand(faults.fault(operation, "EIO", lasting=lasting))
-    faults.conclude(f"system calls that failed {'for a while' if lasting else 'once'} (some)", capsys)
+    faults.conclude(f"system calls that failed {'for a while' if lasting else 'once'} (some)", figure)
 
 
 @pytest.mark.long
@@ -200,36 +198,34 @@ def test_system_calls_that_fail_lose_nothing(
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for-a-while"])
 @pytest.mark.parametrize("error", ["EIO", "ENOMEM", "EMFILE", "ENOSPC"])
 def test_no_system_call_that_fails_loses_anything(
-    error: str, faults: Faults, capsys: pytest.CaptureFixture[str], *, lasting: bool
+    error: str, faults: Faults, figure: TellFigure, *, lasting: bool
 ) -> None:
     """Likewise at every operation."""
     for operation in faults.operations():
         faults.withstand(faults.fault(operation, error, lasting=lasting))
     kind = f"failed {'for a while' if lasting else 'once'} with {error}"
-    faults.conclude(f"system calls that {kind} (all)", capsys)
+    faults.conclude(f"system calls that {kind} (all)", figure)
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_a_start_up_whose_system_calls_fail_loses_nothing(
-    faults: Faults, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_up_whose_system_calls_fail_loses_nothing(faults: Faults, figure: TellFigure) -> None:
     """It settles what was left, or says why it cannot, and the next one does."""
     some = chosen(faults.operations_of_recovery(), USUAL_RECOVERIES)
     for number, operation in enumerate(some):
         faults.withstand_in_recovery(faults.fault(operation, "EIO", lasting=number % 2 == 0))
-    faults.conclude("system calls of a start-up that failed (some)", capsys)
+    faults.conclude("system calls of a start-up that failed (some)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for-a-while"])
 def test_no_failing_system_call_of_a_start_up_loses_anything(
-    faults: Faults, capsys: pytest.CaptureFixture[str], *, lasting: bool
+    faults: Faults, figure: TellFigure, *, lasting: bool
 ) -> None:
     """Likewise at every operation of the start-up."""
     for operation in faults.operations_of_recovery():
         faults.withstand_in_recovery(faults.fault(operation, "EIO", lasting=lasting))
-    faults.conclude(f"system calls of a start-up that failed, lasting: {lasting} (all)", capsys)
+    faults.conclude(f"system calls of a start-up that failed, lasting: {lasting} (all)", figure)
 
 
 @pytest.mark.parametrize("jump_seconds", [-86_400.0 * 400, -7200.0, 7200.0, 86_400.0 * 400])

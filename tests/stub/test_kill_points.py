@@ -7,6 +7,7 @@ The usual run takes a seeded tenth of the instants, `--long` all of them.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +16,15 @@ from hive_subagent_daemon.storage import Storage
 from tests.stub.crashes import ALWAYS, AT_THE_END, SEED, Crashes, sample
 from tests.stub.daemon_forks import Forks
 from tests.stub.kill_load import PARENTS, Parent, check_after, kill_under_load
+from tests.stub.kill_sinks import COUNT as SINKS
+from tests.stub.kill_story import stored_ends
 from tests.stub.killing_daemon import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.conftest import TellFigure
 
 USUAL_KILLS = 20
 LONG_KILLS = 200
@@ -76,82 +81,86 @@ def test_what_must_survive_is_changed_by_durable_operations_only(crashes: Crashe
     assert outside == UNGUARDED
 
 
+def test_what_a_sink_has_taken_is_noted_by_a_durable_operation(crashes: Crashes) -> None:
+    """So it counts by itself: once for each of the three loose ends and each sink."""
+    kinds = Counter(instant.rpartition(" #")[0] for instant in crashes.trace())
+    noted = ("before note", "before write loose-ends, noting", "inside os.rename loose-ends, noting")
+    assert [kinds[kind] for kind in noted] == [3 * SINKS] * 3
+    assert kinds["before write loose-ends"] == 3 + 1  # stored, and one of them closed
+
+
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_at_a_tenth_of_the_instants_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """One loose end per turn, no process, no stuck name, no session lost."""
     for instant in [*sample(crashes.trace(), always=ALWAYS), AT_THE_END]:
         crashes.survive(instant)
     assert crashes.tried >= 12
-    crashes.conclude("kill points (a tenth)", capsys)
+    crashes.conclude("kill points (a tenth)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
-def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kill_at_any_instant_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, everywhere."""
     for instant in [*crashes.trace(), AT_THE_END]:
         crashes.survive(instant)
-    crashes.conclude("kill points (all)", capsys)
+    crashes.conclude("kill points (all)", figure)
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_a_kill_during_the_recovery_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_during_the_recovery_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """The start-up that settles a crash may crash itself."""
     for first, second in USUAL_SECOND_CRASHES:
         crashes.survive(first, second)
-    crashes.conclude("kill points of a recovery (some)", capsys)
+    crashes.conclude("kill points of a recovery (some)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
 @pytest.mark.parametrize("first", CONDITIONS.values(), ids=CONDITIONS.keys())
 def test_a_kill_at_any_instant_of_a_recovery_loses_nothing(
-    first: str, crashes: Crashes, capsys: pytest.CaptureFixture[str]
+    first: str, crashes: Crashes, figure: TellFigure
 ) -> None:
     """Likewise, everywhere, for each condition that a turn can be left in."""
     for second in crashes.trace(first):
         crashes.survive(first, second)
-    crashes.conclude(f"kill points of a recovery (first {first})", capsys)
+    crashes.conclude(f"kill points of a recovery (first {first})", figure)
 
 
-def kill_at_random(crashes: Crashes, *, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+def kill_at_random(crashes: Crashes, *, kills: int, figure: TellFigure) -> None:
     """Kill one daemon again and again while six subagents work, each time at a random moment."""
-    daemon = crashes.daemon()
     chance = random.Random(SEED)
-    parents = [Parent(daemon, f"load-{n}", random.Random(f"{SEED} {n}")) for n in range(PARENTS)]
-    for _ in range(kills):
+    with crashes.daemon() as (daemon, sinks):
+        parents = [Parent(daemon, f"load-{n}", random.Random(f"{SEED} {n}")) for n in range(PARENTS)]
+        for _ in range(kills):
+            fork = crashes.forks.boot(daemon)
+            try:
+                check_after(daemon, parents)
+            finally:
+                kill_under_load(parents, fork, chance)
         fork = crashes.forks.boot(daemon)
         try:
             check_after(daemon, parents)
+            count = sinks.check(daemon, most=kills + 1)
         finally:
-            kill_under_load(parents, fork, chance)
-    fork = crashes.forks.boot(daemon)
-    try:
-        check_after(daemon, parents)
-    finally:
-        assert fork.stop() == 0
-        daemon.shut()
+            assert fork.stop() == 0
+            daemon.shut()
+        again = count - len(stored_ends(daemon)) * SINKS
     turns = sum(len(parent.confirmed.turns) for parent in parents)
-    with capsys.disabled():
-        print(f"\nrandom kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost")
+    figure(
+        f"random kills: {kills}, with {turns} confirmed turns of {PARENTS} subagents, none lost; "
+        f"{count} deliveries to {SINKS} sinks, {again} of them again"
+    )
 
 
 @pytest.mark.timeout(USUAL_LIMIT_SECONDS)
-def test_kills_at_random_moments_under_load_lose_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kills_at_random_moments_under_load_lose_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Six subagents start, go on, are interrupted and end all the time."""
-    kill_at_random(crashes, kills=USUAL_KILLS, capsys=capsys)
+    kill_at_random(crashes, kills=USUAL_KILLS, figure=figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
-def test_many_kills_at_random_moments_under_load_lose_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_kills_at_random_moments_under_load_lose_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Likewise, ten times as often."""
-    kill_at_random(crashes, kills=LONG_KILLS, capsys=capsys)
+    kill_at_random(crashes, kills=LONG_KILLS, figure=figure)

@@ -96,6 +96,19 @@ def test_a_forced_interrupt_takes_the_nested_ones_along(make_daemon: MakeDaemon)
     assert daemon.status_of("other")["state"] == "running"
 
 
+def test_a_forced_interrupt_reaches_those_whose_own_parent_has_ended(make_daemon: MakeDaemon) -> None:
+    daemon = deep(make_daemon, 3)
+    daemon.script("third", [init(), reach("third.up"), forever()])
+    daemon.script("inner", starting(daemon, "third", result("started it")))
+    daemon.start("outer", starting(daemon, "inner", forever()))
+    daemon.reached("third.up")
+    daemon.loose_end("inner")
+    daemon.finished("inner")
+    daemon.ok("interrupt", name="outer", force=True)
+    assert daemon.loose_end("third")["cause"] == "forced interrupt"
+    eventually(lambda: not daemon.processes(), what="no process left")
+
+
 def test_a_turn_that_ends_tells_what_it_has_left_running(nesting: Daemon) -> None:
     nesting.script("inner", held("inner.go"))
     end = nesting.play("outer", starting(nesting, "inner", result("done")))

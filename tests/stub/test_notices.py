@@ -14,7 +14,7 @@ import pytest
 from tests.stub.steps import api_error, assistant, endless, held, init, result, success
 from tests.support.daemon_harness import Daemon, Setting
 from tests.support.hooks import SILENCE, WAKE, Hook, Told, hook, hook_input, waiting_hook
-from tests.systemd.service_harness import free_port
+from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
     from tests.stub.conftest import MakeDaemon

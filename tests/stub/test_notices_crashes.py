@@ -15,7 +15,7 @@ from tests.stub.steps import held
 from tests.support.daemon_harness import Setting
 from tests.support.hooks import WAKE, hook
 from tests.support.processes import eventually
-from tests.systemd.service_harness import free_port
+from tests.support.sockets import free_port
 
 if TYPE_CHECKING:
     from tests.stub.conftest import MakeDaemon

@@ -177,7 +177,7 @@ def test_with_its_parent_a_waiting_hook_ends_and_leaves_no_process(
 ) -> None:
     own_daemon.start("alpha", held("go"))
     url = f"http://127.0.0.1:{own_daemon.port}/mcp"
-    command = f"{sys.executable} -m hive_subagent_daemon.command_main notices --url={url}"
+    command = f"{sys.executable} -m hive_subagent_daemon.client_main notices --url={url}"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     script = CLAUDE.format(command=command, content=STOP)
     with subprocess.Popen([sys.executable, "-c", script], env=environment) as claude:
@@ -201,7 +201,7 @@ def test_a_hook_whose_text_nobody_can_read_does_not_wake_or_claim(open_daemon: D
     os.close(reading)
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     environment["HIVE_SUBAGENT_URL"] = f"http://127.0.0.1:{open_daemon.port}/mcp"
-    words = [sys.executable, "-m", "hive_subagent_daemon.command_main", "notices"]
+    words = [sys.executable, "-m", "hive_subagent_daemon.client_main", "notices"]
     for stderr in (writing, None):
         ended = subprocess.run(
             words if stderr else ["/bin/sh", "-c", f"{' '.join(words)} 2>&-"],

@@ -95,7 +95,7 @@ def test_a_subagent_may_look_at_nothing_of_its_daemon(daemon: Daemon, name: str)
 
 
 def test_other_paths_say_what_there_is(daemon: Daemon) -> None:
-    assert "/mcp, /, /style.css, /metrics" in get(daemon, "/nothing").text
+    assert "/mcp, /notices, /, /style.css, /metrics" in get(daemon, "/nothing").text
 
 
 def test_what_ends_is_counted_once_by_outcome_and_cause(own_daemon: Daemon) -> None:

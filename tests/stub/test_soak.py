@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from typing_extensions import override
 
 from tests.stub.conftest import assert_without_fault
 from tests.stub.soak_machine import MOST_RUNNING, Plan, Soak
@@ -21,6 +23,8 @@ from tests.support.processes import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.conftest import TellFigure
+
 SEED_VARIABLE = "HIVE_SUBAGENT_SOAK_SEED"
 USUAL_SEED = 20260103
 PLANS_AT_ONCE = 4
@@ -29,6 +33,8 @@ USUAL_TURNS, USUAL_SECONDS = 100, 90.0
 LONG_TURNS, LONG_SECONDS = 1000, 1800.0
 FLAT_TURNS = 40
 FLAT_MEMORY_BYTES = 2 * 1024 * 1024
+# Of a name there is kept, for as long as retention says: the record of its last turn, and its prompt.
+FILES_OF_A_NAME, NAME_STATE_BYTES, NAME_MEMORY_BYTES = 2, 8 * 1024, 16 * 1024
 CLOSED_DAYS = 0
 OF_PLANS = settings(
     max_examples=PLANS_AT_ONCE,
@@ -50,6 +56,14 @@ class Use:
     threads: int
     state_files: int
     state_bytes: int
+
+    @override
+    def __str__(self) -> str:
+        """Return it in one line of a report."""
+        return (
+            f"{self.private_bytes / 2**20:.1f} MiB private, {self.descriptors} descriptors, {self.threads} "
+            f"threads, {self.state_files} files with {self.state_bytes / 2**10:.0f} KiB"
+        )
 
 
 def use_of(daemon: Daemon) -> Use:
@@ -97,25 +111,55 @@ def play_plans(soak: Soak) -> int:
     return first
 
 
-def soak_through(daemon: Daemon, *, turns: int, seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
+def soak_through(daemon: Daemon, *, turns: int, seconds: float, figure: TellFigure) -> None:
     """Play plans, then compare what is used after further turns with what is used before them."""
+    before = settled_use(daemon)
     soak = Soak(daemon, turns=turns, seconds=seconds)
     first = play_plans(soak)
+    after = settled_use(daemon)
+    check_growth(daemon, before, after)
     check_flatness(daemon)
-    with capsys.disabled():
-        ends = ", ".join(f"{count} {kind}" for kind, count in sorted(soak.ends.items()))
-        print(
-            f"\nsoak of seed {first}: {soak.turns} turns ({ends}) in {soak.plans} plans, {soak.refusals} "
-            f"refusals, {soak.restarts} restarts, {soak.kills} kills; none lost, none told twice"
-        )
+    ends = ", ".join(f"{count} {kind}" for kind, count in sorted(soak.ends.items()))
+    figure(
+        f"soak of seed {first}: {soak.turns} turns ({ends}) in {soak.plans} plans, {soak.refusals} "
+        f"refusals, {soak.restarts} restarts, {soak.kills} kills; none lost, none told twice"
+    )
+    figure(f"soak of seed {first}: at its start {before}; at its end {after}")
+
+
+def settled_use(daemon: Daemon) -> Use:
+    """Measure a daemon that was just booted and has had one turn, once what was closed has gone."""
+    close_all(daemon)
+    daemon.restart()
+    end = daemon.play("flat", success())
+    stored = daemon.state / "loose-ends"
+    eventually(
+        lambda: not any(is_closed(path) for path in stored.glob("*.json")), what="closed loose ends removed"
+    )
+    daemon.ok("close_loose_ends", ids=[end["id"]])
+    return use_of(daemon)
+
+
+def is_closed(path: Path) -> bool:
+    """Tell whether this is the file of a loose end that is closed, and not of one just removed."""
+    with suppress(FileNotFoundError):
+        return json.loads(path.read_text())["closed_at"] is not None
+    return False
+
+
+def check_growth(daemon: Daemon, before: Use, after: Use) -> None:
+    """Fail when a soak has left more than what is remembered of each name, for as long as names are kept."""
+    names = len(list((daemon.state / "names").iterdir()))
+    assert after.descriptors <= before.descriptors
+    assert after.threads <= before.threads + 2
+    assert after.private_bytes <= before.private_bytes + FLAT_MEMORY_BYTES + names * NAME_MEMORY_BYTES
+    assert after.state_files <= before.state_files + names * FILES_OF_A_NAME
+    assert after.state_bytes <= before.state_bytes + names * NAME_STATE_BYTES
 
 
 def check_flatness(daemon: Daemon) -> None:
     """Fail when turns leave something behind, in the daemon or in its state directory."""
-    daemon.restart()
-    daemon.play("flat", success())
-    close_all(daemon)
-    before = use_of(daemon)
+    before = settled_use(daemon)
     for _ in range(FLAT_TURNS):
         daemon.ok("close_loose_ends", ids=[daemon.resume("flat")["id"]])
     after = use_of(daemon)
@@ -138,13 +182,13 @@ def close_all(daemon: Daemon) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_soak_leaves_nothing_behind(soaked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_soak_leaves_nothing_behind(soaked: Daemon, figure: TellFigure) -> None:
     """A hundred turns in a minute and a half."""
-    soak_through(soaked, turns=USUAL_TURNS, seconds=USUAL_SECONDS, capsys=capsys)
+    soak_through(soaked, turns=USUAL_TURNS, seconds=USUAL_SECONDS, figure=figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_a_long_soak_leaves_nothing_behind(soaked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_soak_leaves_nothing_behind(soaked: Daemon, figure: TellFigure) -> None:
     """A thousand turns in half an hour."""
-    soak_through(soaked, turns=LONG_TURNS, seconds=LONG_SECONDS, capsys=capsys)
+    soak_through(soaked, turns=LONG_TURNS, seconds=LONG_SECONDS, figure=figure)

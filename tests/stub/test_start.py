@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.stub.facts import about
-from tests.stub.steps import api_error, assistant, dump, endless, held, init, result, success, wait_for
+from tests.stub.steps import assistant, dump, endless, held, init, result, success, wait_for
 from tests.support.daemon_harness import Setting
 from tests.support.processes import is_alive
 
@@ -236,23 +236,3 @@ def test_a_turn_may_outlive_many_answers(daemon: Daemon, name: str) -> None:
     assert max(daemon.ok("status").seconds for _ in range(5)) < 2
     daemon.open_gate(f"{name}.go")
     assert daemon.loose_end(name)["text"] == "late"
-
-
-def test_a_start_into_the_same_wall_is_warned_of_until_one_gets_through(own_daemon: Daemon) -> None:
-    """Ten more would fail like the two before (case J1); it is not refused, or nobody could try."""
-    daemon = own_daemon
-    limited = [init(), *api_error(429, "API Error: Request rejected (429) · rate limited")]
-    assert "warnings" not in daemon.start("a", limited).content
-    daemon.loose_end("a")
-    assert "warnings" not in daemon.start("b", limited).content
-    daemon.loose_end("b")
-    answer = daemon.start("c", success())
-    [warning] = answer.content["warnings"]
-    assert "limit" in warning
-    assert "a" in warning
-    assert warning in answer.text
-    daemon.loose_end("c")
-    again = daemon.ok("continue", name="c", prompt="go on")
-    assert "warnings" not in again.content
-    daemon.finished("c")
-    assert not [one for one in daemon.ok("status").content["warnings"] if "failed alike" in one]

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
-import signal
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.stub.reloads import reload, status_for_another_user
 from tests.stub.steps import forever, init, reach, spawn
 from tests.stub.stub_call import TOKEN
 from tests.support.daemon_harness import Setting
-from tests.support.other_user import NOBODY, as_user, needs_root
-from tests.support.processes import eventually
+from tests.support.other_user import NOBODY, needs_root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.stub.conftest import MakeDaemon
-    from tests.support.daemon_harness import Daemon
 
 SECRET, NEXT = TOKEN, "another-token-of-20-letters"
-
-
-def asked(port: int, secret: str | None) -> bytes:
-    """Send one call and return the status and the body of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-    connection.request("POST", "/mcp", b"{}", headers)
-    response = connection.getresponse()
-    return b"%d %s" % (response.status, response.read())
-
-
-def status_for_another_user(daemon: Daemon, secret: str | None) -> int:
-    """Return the status that another user gets."""
-    with as_user(partial(asked, daemon.port, secret)) as other:
-        return int(other.result()[:3])
 
 
 @pytest.fixture
@@ -46,14 +27,6 @@ def file(tmp_path: Path) -> Path:
     file.write_text(f"{SECRET}\n")
     file.chmod(0o600)
     return file
-
-
-def reload(daemon: Daemon) -> None:
-    """Send SIGHUP and wait until it has been acted on."""
-    assert daemon.process is not None
-    count = daemon.log.count("limits were read again")
-    daemon.process.send_signal(signal.SIGHUP)
-    eventually(lambda: daemon.log.count("limits were read again") > count, what="the reload")
 
 
 @needs_root

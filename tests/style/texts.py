@@ -12,11 +12,17 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = re.compile(r"(?<![\w.$}~-])/(?:home/(?P<user>[a-z_][a-z0-9_-]*)|root)/[\w.]")
+MADE = {"__pycache__", ".hypothesis"}
 EXAMPLE_USERS = ("agent", "alice", "you")
 
 
 def repository_files(root: Path) -> list[Path]:
-    """Return the files that are, or with the next commit could be, in the repository."""
+    """Return the files that are, or with the next commit could be, in the repository.
+
+    Of sources without a repository (as Nix has them) those are all files but what the tests have made.
+    """
+    if not (root / ".git").exists():
+        return [path for path in root.rglob("*") if path.is_file() and not MADE & {*path.parts}]
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     return [root / name for name in names if name and (root / name).is_file()]

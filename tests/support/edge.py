@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import h11
 
-from hive_subagent_daemon.access import AccessRule
+from hive_subagent_daemon.access import AccessRule, AllowedUids
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress
 from hive_subagent_daemon.listeners import Listeners, bind_all
 from hive_subagent_daemon.tokens import BearerToken
@@ -188,7 +188,7 @@ async def serving(
     reachable = token is not None
     with listeners or bind_all(addresses or [ANY_PORT], reachable=reachable) as opened:
         edge = Edge(opened)
-        known = (os.geteuid(), edge.turn_of_peer, opened.names, allow_uids)
+        known = (os.geteuid(), edge.turn_of_peer, opened.names, AllowedUids(allow_uids))
         rule = AccessRule(*known, token or BearerToken(None))
 
         async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:

@@ -22,6 +22,7 @@ SEED_VARIABLE = "HIVE_SUBAGENT_FUZZ_SEED"
 USUAL_SEED = 20260104
 EXAMPLES_AT_ONCE = 200
 LONG_FACTOR = 6
+LONG_LIMIT_SECONDS = 300  # of a test, with --long too
 
 
 def fuzz(
@@ -57,8 +58,7 @@ def fuzz(
         )
         seed(number)(chosen(given(inputs)(counted)))()
         number += 1
-    with request.getfixturevalue("capsys").disabled():
-        print(f"\nbad inputs tried, {what}: {tried}, none got through")
+    request.getfixturevalue("figure")(f"bad inputs tried, {what}: {tried}, none got through")
 
 
 def damaged(wholes: Sequence[bytes], *, alphabet: bytes) -> st.SearchStrategy[bytes]:

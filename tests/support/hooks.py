@@ -50,7 +50,7 @@ class Hook:
         own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"}
         own |= {"HIVE_SUBAGENT_URL": f"http://127.0.0.1:{port}/mcp"} | dict(environment or {})
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hive_subagent_daemon.command_main", *words],
+            [sys.executable, "-m", "hive_subagent_daemon.client_main", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

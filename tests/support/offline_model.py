@@ -21,14 +21,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from tests.support.offline_model_conversation import Conversation, read_conversation
 from tests.support.offline_model_http import Answer, Exchange, ModelServer, Received
 from tests.support.offline_model_replies import ErrorReply, Json
 from tests.support.offline_model_script import (
-    Conversation,
     ScriptError,
     choose_step,
     program,
-    read_conversation,
 )
 
 if TYPE_CHECKING:

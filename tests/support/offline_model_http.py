@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
+from tests.support.offline_model_conversation import read_conversation
 from tests.support.offline_model_replies import (
     BrokenReply,
     ErrorReply,
@@ -23,7 +24,6 @@ from tests.support.offline_model_replies import (
     message_json,
     stream_events,
 )
-from tests.support.offline_model_script import read_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

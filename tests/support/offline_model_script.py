@@ -11,7 +11,7 @@ the model makes one Bash call and then gives a text. The steps, one for each req
     [[refuse]]             stop reason `refusal`
     [[bash: COMMAND]]      a call of Bash (COMMAND may not hold two closing brackets)
     [[background: COMMAND]]    the same with `run_in_background`
-    [[tool: NAME JSON]]    a call of any tool
+    [[tool: NAME JSON]]    a call of any tool; "$told" in JSON: the ids of loose ends that hooks told of
     [[status: N]]          an API error with this status
     [[error: NAME]]        one of: prompt too long, credit, model, invalid, overloaded
     [[stall: TEXT]]        TEXT is streamed, then nothing more comes
@@ -24,6 +24,9 @@ lets them fail N times and then goes on to the next step. Before a step can stan
     [[delay: SECONDS]]     the answer waits that long
     [[hold: NAME]]         the answer waits until OfflineModel.release(NAME)
     [[retry-after: SECONDS]]   a header of the error that follows
+
+`[[woken]]` divides a prompt: what follows are the steps of the turn that begins when a hook wakes claude,
+after the second `[[woken]]` those of the second such turn, and so on; all further ones are like the last.
 """
 
 from __future__ import annotations
@@ -33,17 +36,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.support.offline_model_replies import BrokenReply, ErrorReply, Json, Reply, TextReply, ToolReply
+from tests.support.offline_model_conversation import NOTIFICATION, Conversation
+from tests.support.offline_model_replies import BrokenReply, ErrorReply, Reply, TextReply, ToolReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DIRECTIVE = re.compile(r"\[\[([a-z][a-z-]*)(?::[ \t]*([^\n]*?))?[ \t]*\]\]")
 REPEATS = re.compile(r"(?:^|\s+)x([0-9]+)$")
+NEXT_TURN = "[[woken]]"
 DEFAULT_COMMAND = "echo 'the offline model ran this command'"
-NOT_A_PROMPT = ("<system-reminder>", "[Request interrupted")
 COMPACTION = "<summary> block"  # stands in the prompt by which claude compacts a conversation
-NOTIFICATION = "<task-notification>"  # newer versions of claude put it inside a reminder
 BEFORE_A_STEP = ("delay", "hold", "retry-after")
 FAILURES = ("status", "error", "stall", "drop", "silent")
 ANSWERS = ("say", "echo", "recall", "fill", "refuse", "bash", "background", "tool")
@@ -70,19 +73,6 @@ class ScriptError(Exception):
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """What one request says, as far as a script needs it."""
-
-    model: str
-    system: str
-    texts: tuple[str, ...]
-    prompt: str
-    rounds: int
-    last_tool_result: str
-    has_tools: bool
-
-
-@dataclass(frozen=True)
 class Step:
     """One answer of a script, with what comes before it; `repeats` limits how often a failure occurs."""
 
@@ -91,50 +81,6 @@ class Step:
     fails: bool = False
     delay_seconds: float = 0.0
     hold: str | None = None
-
-
-def _blocks(content: object) -> list[Json]:
-    """Return the blocks of a content, which is a string or a list of blocks, or missing."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return content if isinstance(content, list) else []
-
-
-def _block_texts(content: object) -> list[str]:
-    return [block["text"] for block in _blocks(content) if block.get("type") == "text"]
-
-
-def _tool_results(content: object) -> list[str]:
-    results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
-    return ["\n".join(_block_texts(block.get("content"))) for block in results]
-
-
-def _is_prompt(text: str) -> bool:
-    return NOTIFICATION in text or not text.startswith(NOT_A_PROMPT)
-
-
-def read_conversation(body: Json) -> Conversation:
-    """Take from a request its prompt, and how many answers the prompt has had already."""
-    messages = body.get("messages", [])
-    system = [*_block_texts(body.get("system"))]
-    system += [text for m in messages if m["role"] == "system" for text in _block_texts(m["content"])]
-    prompt, rounds, result = "", 0, ""
-    for message in messages:
-        content = message["content"]
-        if message["role"] == "user":
-            result = "\n".join(_tool_results(content)) or result
-            prompts = [text for text in _block_texts(content) if _is_prompt(text)]
-            prompt, rounds = (prompts[-1], 0) if prompts else (prompt, rounds)
-        rounds += message["role"] == "assistant"
-    return Conversation(
-        model=str(body.get("model", "")),
-        system="\n".join(system),
-        texts=tuple(text for m in messages for text in _block_texts(m["content"])),
-        prompt=prompt,
-        rounds=rounds,
-        last_tool_result=result,
-        has_tools=any(tool.get("name") == "Bash" for tool in body.get("tools", ())),
-    )
 
 
 def _recall(conversation: Conversation, wanted: str) -> TextReply:
@@ -157,8 +103,9 @@ def _bash(command: str, *, in_background: bool = False) -> ToolReply:
     return ToolReply("Bash", {"command": command, "description": "Run the scripted command", **more})
 
 
-def _tool(value: str) -> ToolReply:
+def _tool(value: str, told: Sequence[str]) -> ToolReply:
     name, _, arguments = value.partition(" ")
+    arguments = arguments.replace('"$told"', json.dumps(list(told)))
     try:
         return ToolReply(name, json.loads(arguments or "{}"))
     except ValueError as error:
@@ -211,7 +158,7 @@ def _answer(name: str, value: str) -> Callable[[Conversation], Reply]:
         "refuse": lambda _: TextReply("", stop_reason="refusal"),
         "bash": lambda _: _bash(value),
         "background": lambda _: _bash(value, in_background=True),
-        "tool": lambda _: _tool(value),
+        "tool": lambda conversation: _tool(value, conversation.told),
     }
     return answers[name]
 
@@ -258,7 +205,11 @@ def program(conversation: Conversation) -> tuple[Step, ...]:
         return (Step(lambda _: TextReply("Noted.")),)
     if COMPACTION in conversation.prompt:
         return (Step(lambda _: TextReply("<summary>A scripted conversation.</summary>")),)
-    steps = read_steps(conversation.prompt) or read_steps(conversation.system, lenient=True)
+    is_prompt = DIRECTIVE.search(conversation.prompt) is not None
+    begun, *turns = (conversation.prompt if is_prompt else conversation.system).split(NEXT_TURN)
+    if conversation.woken:
+        begun = turns[min(conversation.woken, len(turns)) - 1] if turns else "[[say: Noted.]]"
+    steps = read_steps(begun, lenient=not is_prompt)
     return steps or (Step(lambda _: _bash(DEFAULT_COMMAND)),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,12 +34,17 @@ WAYS = {
 }
 
 
+# Below the ports that the kernel gives to clients by itself: such a one could take it before a test does.
+PORTS = range(20_000, 32_000)
+
+
 def free_port() -> int:
-    """Return a port of loopback on which nobody listens now."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
+    """Return a port of loopback on which nobody listens now, and which no client gets by chance."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as bound, contextlib.suppress(OSError):
+            bound.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

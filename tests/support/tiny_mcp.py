@@ -37,6 +37,7 @@ class TinyMcp:
         """Build the server."""
         self.entered = anyio.Event()
         self.go = anyio.Event()
+        self.left = anyio.Event()
         self.listen = ListenHandler(InMemorySubscriptionBus())
         self.server: Server[Any] = Server(
             "tiny",
@@ -59,7 +60,10 @@ class TinyMcp:
     ) -> types.CallToolResult:
         if params.name == "wait":
             self.entered.set()
-            await self.go.wait()
+            try:
+                await self.go.wait()
+            finally:
+                self.left.set()
         text = str((params.arguments or {}).get("text", ""))
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ def eat(*, size_bytes: int) -> Step:
 def feed(record: str, *, size_bytes: int) -> Step:
     """Let a child, whose pid lands in `record`, take this much memory; go on when it has ended."""
     return {"do": "feed", "record": record, "bytes": size_bytes}
+
+
+def multiply(record: str) -> Step:
+    """Make processes of its own until none can be had; how many there were lands in `record`."""
+    return {"do": "multiply", "record": record}
 
 
 def take(size_bytes: int) -> list[bytearray]:
@@ -44,6 +50,17 @@ class HungryStub(Stub):
             take(step["bytes"])
             os._exit(0)
         os.waitpid(child, 0)
+
+    def do_multiply(self, step: Step) -> None:
+        """Fork until that fails; what is born stays."""
+        born = 0
+        try:
+            while os.fork() != 0:
+                born += 1
+        except BlockingIOError:
+            write_whole(self.scripts / step["record"], str(born))
+        else:
+            signal.pause()
 
 
 def write_claude(path: Path) -> Path:

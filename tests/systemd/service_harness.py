@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import REPOSITORY, ScriptedDaemon, Setting
+from tests.support.sockets import free_port
 from tests.systemd.managers import SYSTEM, Form, output_of, processes_in, run
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ class Units:
     has_socket: bool = True
     listen: Sequence[str] = ()  # further addresses of the socket
     lines: Sequence[str] = ()  # of a drop-in for [Service]
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def write_program(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from hive_subagent_daemon import access, guard
 from hive_subagent_daemon.access import CONNECTION_KEY, MAX_BODY_BYTES, AccessRule, Connection, Refusal
@@ -161,6 +162,25 @@ async def test_a_caller_inside_a_turn_is_refused_for_as_long_as_its_connection_l
     trial.turn = None
     await trial.request(connection)
     assert (trial.status, trial.reached) == (403, [])
+
+
+class Abandoned(Connection):
+    """A connection whose other end was closed after it was accepted."""
+
+    @override
+    def is_held(self) -> bool:
+        """Nobody is there any more."""
+        return False
+
+
+async def test_a_caller_that_has_gone_before_it_was_known_does_not_pass_for_one_outside() -> None:
+    """A process of a turn that sends a call and dies is found nowhere; its call must do nothing."""
+    trial = Trial()
+    connection = Abandoned(OWN)
+    for _ in range(2):
+        await trial.request(connection)
+        assert (trial.status, trial.reached) == (403, [])
+    assert "gone before it was known" in trial.text
 
 
 async def test_a_too_long_body_is_refused_before_it_is_read() -> None:

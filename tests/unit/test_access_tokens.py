@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typing_extensions import override
 
-from hive_subagent_daemon.access import CONNECTION_KEY, AccessRule, Connection
+from hive_subagent_daemon.access import CONNECTION_KEY, AccessRule, AllowedUids, Connection
 from hive_subagent_daemon.guard import AccessGuard
 from hive_subagent_daemon.peer import AnyPeer, Peer, RemotePeer, TcpPeer, UnixPeer, UnknownPeer
 from hive_subagent_daemon.tokens import BearerToken
@@ -101,7 +101,7 @@ async def judged(
     async def send(message: Message) -> None:
         answer.sent.append(message)
 
-    rule = AccessRule(1000, turn_of_peer, frozenset({"box"}), frozenset({1002}), token or BearerToken(None))
+    rule = AccessRule(1000, turn_of_peer, frozenset({"box"}), AllowedUids([1002]), token or BearerToken(None))
     scope = {
         "type": "http",
         "method": "POST",

@@ -46,7 +46,7 @@ async def adopt(parts: Parts) -> None:
     recovery.adopts = True
     await recovery.settle()
     for turn in recovery.adopted.values():
-        parts.registry.adopt(turn)
+        parts.registry.attend(turn)
 
 
 # What is taken over

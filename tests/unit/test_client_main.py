@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hive_subagent_daemon import client_main
+from hive_subagent_daemon.cli import turns
 from hive_subagent_daemon.client_main import main
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.values import NO_BOUNDS
@@ -31,15 +31,6 @@ def subagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSubagents]:
     with served_on_tcp(fake) as url:
         monkeypatch.setenv("HIVE_SUBAGENT_URL", url)
         yield fake
-
-
-def code_of(arguments: list[str]) -> int:
-    """Run a command that argparse ends."""
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    code = caught.value.code
-    assert isinstance(code, int)
-    return code
 
 
 @pytest.mark.parametrize(
@@ -89,6 +80,15 @@ def test_files_of_a_start_are_those_of_the_caller(
     ]
 
 
+def test_what_a_turn_may_take_is_passed_on(subagents: FakeSubagents) -> None:
+    bounds = ["--timeout", "90", "--max-budget-usd", "1.5", "--max-turns", "7"]
+    for words in (["start", "a", "/p.md", *bounds], ["continue", "a", "go", *bounds]):
+        assert main(words) == 0
+        given = subagents.calls[-1][1]["bounds"]
+        assert (given.timeout_seconds, given.max_budget_usd, given.max_turns) == (90, 1.5, 7)
+    assert main(["start", "a", "/p.md", "--max-turns", "few"]) == 2
+
+
 def test_a_directory_that_was_not_given_is_left_to_the_daemon(subagents: FakeSubagents) -> None:
     main(["start", "a", "/p.md"])
     assert subagents.calls[0][1]["dir"] is None
@@ -109,7 +109,7 @@ def test_a_prompt_may_come_by_stdin(
 def test_a_prompt_on_stdin_that_cannot_be_sent_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prompt: bytes, message: str
 ) -> None:
-    monkeypatch.setattr(client_main, "MAX_PROMPT_BYTES", 100)
+    monkeypatch.setattr(turns, "MAX_PROMPT_BYTES", 100)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(prompt)))
     assert main(["continue", "a"]) == 1
     assert message in capsys.readouterr().err
@@ -147,6 +147,25 @@ def test_an_id_that_nobody_knows_is_code_1(
     assert "no loose end has the id b." in printed.err
 
 
+def test_a_loose_end_that_is_named_is_shown_whole_and_one_that_is_not_there_is_code_1(
+    subagents: FakeSubagents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = loose_end("a") | {"text": "x" * 9000, "text_length": 9000}
+    subagents.answers["get_loose_ends"] = {"loose_ends": [long], "remaining": 0}
+    assert main(["loose-ends", "a"]) == 0
+    assert "x" * 9000 in capsys.readouterr().out
+    assert main(["loose-ends", "a", "b"]) == 1
+    assert "no loose end has the id b." in capsys.readouterr().err
+    assert subagents.calls[-1] == ("get_loose_ends", {"name": None, "ids": ["a", "b"], "limit": 10})
+
+
+def test_a_name_that_begins_with_a_dash_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["interrupt", "-pq"]) == 2
+    assert "If '-pq' is the name of a subagent, write it after --" in capsys.readouterr().err
+    assert main(["status", "--Nope"]) == 2
+    assert "name of a subagent" not in capsys.readouterr().err
+
+
 def test_no_daemon_is_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["status", "--socket", str(tmp_path / "none.sock")]) == 3
     assert "No daemon at the socket" in capsys.readouterr().err
@@ -159,7 +178,8 @@ def test_the_address_may_stand_before_or_after_the_command_and_beats_the_environ
     monkeypatch.setenv("HIVE_SUBAGENT_URL", "nonsense")
     assert main(["--url", url, "status"]) == 0
     assert main(["status", "--url", url]) == 0
-    assert len(subagents.calls) == 2
+    assert main(["--socket", "/nonexistent", "status", "--url", url]) == 0
+    assert len(subagents.calls) == 3
 
 
 def test_a_bad_address_in_the_environment_is_bad_usage_and_named(
@@ -184,12 +204,12 @@ def test_a_bad_address_in_the_environment_is_bad_usage_and_named(
     ],
 )
 def test_bad_usage_is_code_2(arguments: list[str]) -> None:
-    assert code_of(arguments) == 2
+    assert main(arguments) == 2
 
 
 def test_help_and_version_are_code_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(["--version"]) == 0
-    assert code_of(["--help"]) == 0
+    assert main(["--version"]) == 0
+    assert main(["--help"]) == 0
     assert "loose-ends" in capsys.readouterr().out
 
 
@@ -233,7 +253,7 @@ def test_closing_all_shows_each_and_leaves_what_came_up_meanwhile(
     assert [line.split()[0] for line in out.splitlines() if line.startswith("id-")] == [
         f"id-{number}" for number in range(count)
     ]
-    assert out.endswith(f"Closed {count} loose ends.\n")
+    assert out.endswith(f"Closed {count} loose end{'' if count == 1 else 's'}.\n")
 
 
 def test_closing_all_of_none_closes_none(

@@ -46,3 +46,8 @@ def test_a_wrong_address_says_where_it_stands() -> None:
         chosen(URL="x")
     with pytest.raises(AddressError, match=r"^'x' cannot be used"):
         chosen("x", URL=URL)
+
+
+def test_a_token_file_in_a_home_of_nobody_is_a_sentence() -> None:
+    with pytest.raises(AddressError, match="no user with that home"):
+        chosen_endpoint(url=None, socket_path=None, token_file="~nobody-of-this-name/t", environ={})

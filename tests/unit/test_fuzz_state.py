@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hive_subagent_daemon.config import effective
 from hive_subagent_daemon.errors import ConfigError
-from tests.support.fuzzing import JSON_JUNK, damaged, fuzz, retyped
+from tests.support.fuzzing import JSON_JUNK, LONG_LIMIT_SECONDS, damaged, fuzz, retyped
 from tests.unit.config_loading import load
 from tests.unit.support_output import on_tmpfs
 from tests.unit.support_records import TURN, loose_end, subagent_record, turn_record
@@ -70,6 +70,7 @@ def contents(wholes: dict[str, bytes]) -> st.SearchStrategy[dict[str, bytes]]:
     )
 
 
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
 def test_any_content_of_the_records_is_settled_or_set_aside(
     request: pytest.FixtureRequest, folder: Path, wholes: dict[str, bytes]
 ) -> None:
@@ -133,6 +134,7 @@ CONFIG = tomli_w.dumps(
 ).encode()
 
 
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
 def test_any_damage_to_a_configuration_loads_or_is_a_sentence(
     request: pytest.FixtureRequest, folder: Path
 ) -> None:

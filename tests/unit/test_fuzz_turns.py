@@ -19,7 +19,7 @@ from hive_subagent_daemon.skim import Seen, skim
 from hive_subagent_daemon.storage import Storage, open_state_dir
 from hive_subagent_daemon.turns import loose_end_of, outcome_of
 from hive_subagent_daemon.values import Cause, Exited, ExitUnknown, OutcomeKind, SentSignal, Signalled
-from tests.support.fuzzing import JSON_JUNK, damaged, fuzz, retyped
+from tests.support.fuzzing import JSON_JUNK, LONG_LIMIT_SECONDS, damaged, fuzz, retyped
 from tests.unit.support_output import on_tmpfs
 from tests.unit.support_records import turn_record
 from tests.unit.support_streams import (
@@ -86,6 +86,7 @@ def records() -> Iterator[Records]:
         yield Records(Storage(folder, ballast_bytes=0))
 
 
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
 def test_any_output_in_any_cut_is_skimmed(request: pytest.FixtureRequest) -> None:
     """The first event is found in any case, the result where its line is whole; nothing raises."""
 
@@ -106,6 +107,7 @@ def test_any_output_in_any_cut_is_skimmed(request: pytest.FixtureRequest) -> Non
     fuzz(cut_streams, check, seconds=8, what="streams", request=request)
 
 
+@pytest.mark.timeout(LONG_LIMIT_SECONDS)
 def test_any_output_has_a_verdict_that_can_be_stored_and_shown(
     request: pytest.FixtureRequest, records: Records
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,18 @@ from hive_subagent_daemon.notice_claims import Claims
 from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.records import Records
 from hive_subagent_daemon.storage import Storage, open_state_dir
+from hive_subagent_daemon.threads import in_thread
 from tests.support.edge import LIMIT_SECONDS, serving
 from tests.unit.support_records import loose_end
+from tests.unit.support_turns import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
     from pathlib import Path
 
     from starlette.types import Message, Receive, Scope, Send
 
+    from hive_subagent_daemon.notices import Question
     from tests.support.edge import Client, Edge
 
 Json = dict[str, Any]
@@ -282,6 +285,32 @@ async def test_a_client_that_goes_during_the_claim_is_shown_it_again(notices: No
         await notices.gone.wait()
     answer = await notices.ask("session=a&waiter=w2")
     assert [one["id"] for one in answer["loose_ends"]] == [FIRST]
+
+
+async def test_claims_of_many_parents_leave_threads_to_others(
+    notices: Notices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow disk the end of the next turn must not queue behind the claims for every parent."""
+    slow = anyio.Event()
+    under_way: list[str] = []
+    claim = notices.claims.claim
+
+    def claim_slowly(question: Question, due: Collection[str]) -> None:
+        under_way.append(question.session)
+        anyio.from_thread.run(slow.wait)
+        claim(question, due)
+
+    monkeypatch.setattr(notices.claims, "claim", claim_slowly)
+    async with AsyncExitStack() as clients:
+        waiting = [await clients.enter_async_context(notices.waiting(f"s{n}")) for n in range(50)]
+        notices.end(FIRST)
+        await until(lambda: under_way)
+        assert await hears_nothing(waiting[0])
+        assert len(under_way) <= notices_endpoint.CLAIMING
+        with anyio.fail_after(1):
+            assert await in_thread(len, under_way)
+        slow.set()
+        assert {(await told(client))["reason"] for client in waiting} == {"notices"}
 
 
 async def test_a_waiter_that_did_not_get_its_answer_is_given_it_again(notices: Notices) -> None:

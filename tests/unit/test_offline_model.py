@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from tests.support.claude_versions import REPOSITORY
 from tests.support.offline_model import OfflineModel
+from tests.support.offline_model_conversation import read_conversation
 from tests.support.offline_model_replies import ErrorReply, TextReply, ToolReply
-from tests.support.offline_model_script import DEFAULT_COMMAND, ScriptError, read_conversation, read_steps
+from tests.support.offline_model_script import DEFAULT_COMMAND, ScriptError, read_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

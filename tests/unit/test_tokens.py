@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -102,29 +101,26 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
         BearerToken(path).read()
 
 
-def test_a_new_content_counts_when_it_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_new_content_counts_when_it_is_read_again(tmp_path: Path) -> None:
     token = read(tmp_path)
     token_file(tmp_path, SECRET[::-1])
     assert token.came_with(HEADERS)
-    token.read_again()
+    token.read()
     assert not token.came_with(HEADERS)
     assert token.came_with([(b"authorization", b"Bearer " + SECRET[::-1].encode())])
-    assert caplog.messages == ["the token file was read again"]
 
 
 @pytest.mark.parametrize("content", [None, "short"])
-def test_the_old_token_stays_when_the_file_is_no_good_any_more(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
-) -> None:
+def test_the_old_token_stays_when_the_file_is_no_good_any_more(tmp_path: Path, content: str | None) -> None:
     token = read(tmp_path)
     (tmp_path / "token").unlink()
     if content is not None:
         token_file(tmp_path, content)
-    token.read_again()
-    assert token.came_with(HEADERS)
-    [line] = caplog.messages
-    assert line.startswith("the token file was not read again, the old token stays: ")
+    for taken_over in (token.read, lambda: token.take(tmp_path / "other")):
+        with pytest.raises(TokenError):
+            taken_over()
+        assert token.came_with(HEADERS)
+        assert token.file == tmp_path / "token"
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o604, True), (0o602, True)])

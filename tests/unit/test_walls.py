@@ -9,7 +9,7 @@ import pytest
 
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.values import ErrorClass, Outcome, OutcomeKind, Verdict
-from hive_subagent_daemon.walls import ADVICE, RECENT, wall
+from hive_subagent_daemon.walls import ADVICE, RECENT, at_the_end, wall
 from tests.unit.support_records import OUTCOME
 
 NOW = clock.from_text("2026-01-31T12:00:00.000Z")
@@ -76,6 +76,34 @@ def test_of_many_some_are_named_and_until_when_the_limit_holds_is_told() -> None
     ends = [*[failed(ErrorClass.LIMIT)] * 7, failed(ErrorClass.LIMIT, limited_until="3:45pm (UTC)")]
     told = wall(ended(*ends), now=NOW)
     assert told is not None
-    assert "8 subagents" in told
+    assert "last 8 turns" in told
     assert "and 3 more" in told
     assert "limited until 3:45pm (UTC)" in told
+
+
+@pytest.mark.parametrize("error_class", ADVICE)
+def test_the_notice_of_a_turn_tells_of_those_before_it(error_class: ErrorClass) -> None:
+    *before, last = ended(failed(error_class), failed(error_class))
+    told = at_the_end(last, before)
+    assert told == f"The last 2 turns failed alike ({error_class}: s1, s0). {ADVICE[error_class]}"
+
+
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        pytest.param([], failed(ErrorClass.LIMIT), id="the-first"),
+        pytest.param([failed(ErrorClass.LIMIT)] * 2, DONE, id="got-through"),
+        pytest.param([failed(ErrorClass.LIMIT)] * 2, KILLED, id="cut-off"),
+        pytest.param([failed(ErrorClass.LIMIT)] * 2, failed(ErrorClass.AUTH), id="for-a-reason-of-its-own"),
+    ],
+)
+def test_the_notice_of_a_turn_that_met_no_wall_again_says_nothing(
+    before: list[Verdict], last: Verdict
+) -> None:
+    *earlier, newest = ended(*before, last)
+    assert at_the_end(newest, earlier) is None
+
+
+def test_a_wall_of_long_ago_is_not_met_again() -> None:
+    [newest] = ended(failed(ErrorClass.LIMIT))
+    assert at_the_end(newest, ended(failed(ErrorClass.LIMIT), ago=RECENT + timedelta(minutes=2))) is None

@@ -181,6 +181,19 @@ async def test_a_running_call_is_answered_before_the_end(caplog: pytest.LogCaptu
     assert troubles(caplog) == []
 
 
+async def test_a_wait_ends_with_its_client(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that asks again and again and never stays must not fill the memory with its waits."""
+    async with mcp_serving() as served:
+        async with served.edge.client() as client:
+            await client.send("POST", "/mcp", modern_headers("tools/call", "wait"), waiting_call())
+            await served.tiny.entered.wait()
+        with anyio.fail_after(STOP_LIMIT_SECONDS):
+            await served.tiny.left.wait()
+        async with served.edge.client() as client:
+            await modern_echo(client, "others are served")
+    assert troubles(caplog) == []
+
+
 def waiting_call() -> bytes:
     """Return a call of the tool that waits."""
     return rpc("tools/call", {"name": "wait", "arguments": {}, "_meta": meta()})

@@ -9,11 +9,13 @@ let
     lib.genAttrs
       [
         "cryptography"
+        "hatchling"
         "hypothesis"
         "mypy"
         "pytest"
         "pytest-subprocess"
         "pytest-timeout"
+        "pytest-xdist"
         "pytestCheckHook"
       ]
       (pname: {

@@ -11,8 +11,9 @@ import pytest
 from tests.stub.steps import dump, endless, success
 from tests.support.calling import Caller, UnixConnection, await_answers, health
 from tests.support.processes import eventually, is_alive
+from tests.support.sockets import free_port
 from tests.systemd.managers import SYSTEM
-from tests.systemd.service_harness import Units, free_port
+from tests.systemd.service_harness import Units
 
 if TYPE_CHECKING:
     from pathlib import Path

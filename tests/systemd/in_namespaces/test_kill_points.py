@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import TellFigure
     from tests.support.daemon_harness import Daemon
     from tests.systemd.managers import Manager
 
@@ -40,24 +41,22 @@ def crashes(tmp_path: Path, managers: list[Manager]) -> Iterator[Crashes]:
 
 
 @pytest.mark.timeout(LIMIT_SECONDS)
-def test_a_kill_around_the_steps_of_a_scope_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kill_around_the_steps_of_a_scope_loses_nothing(crashes: Crashes, figure: TellFigure) -> None:
     """Before and after systemd is asked, and at a tenth of all other instants."""
     instants = crashes.trace()
     kinds = {instant.rpartition(" #")[0] for instant in instants}
     assert kinds >= set(OF_SCOPES), "the turns were in no scopes"
     for instant in sample(instants, always=(*OF_SCOPES, *ALWAYS)):
         crashes.survive(instant)
-    crashes.conclude("kill points with scopes (a tenth)", capsys)
+    crashes.conclude("kill points with scopes (a tenth)", figure)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_LIMIT_SECONDS)
 def test_a_kill_at_any_instant_of_a_turn_in_a_scope_loses_nothing(
-    crashes: Crashes, capsys: pytest.CaptureFixture[str]
+    crashes: Crashes, figure: TellFigure
 ) -> None:
     """Likewise, everywhere."""
     for instant in [*crashes.trace(), AT_THE_END]:
         crashes.survive(instant)
-    crashes.conclude("kill points with scopes (all)", capsys)
+    crashes.conclude("kill points with scopes (all)", figure)

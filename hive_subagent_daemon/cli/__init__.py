@@ -1,0 +1,1 @@
+"""The command `hive-subagent`. Nothing of it is imported by the daemon."""

@@ -1,0 +1,1 @@
+"""Parents with the plugin: how they are woken, and when not."""

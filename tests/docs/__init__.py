@@ -1,0 +1,1 @@
+"""What keeps the documentation true: generated references, the texts of the product, links, examples."""
