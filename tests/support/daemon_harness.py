@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["LISTENING", "REPOSITORY", "WITHOUT_OVERRIDE", "Daemon", "Setting", "toml"]
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)/mcp")
-START_LIMIT_SECONDS = 20.0
-STOP_LIMIT_SECONDS = 15.0
+START_LIMIT_SECONDS = 60.0
+STOP_LIMIT_SECONDS = 30.0
 # Root reads and writes everything; without these two rights it is like any other user.
 WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
@@ -75,10 +75,10 @@ class Daemon(ScriptedDaemon):
         self.process = None
         return code
 
-    def stop(self) -> int:
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask the daemon to stop and wait until it has."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(number)
         return self.ends()
 
     def kill(self) -> None:
@@ -101,7 +101,7 @@ class Daemon(ScriptedDaemon):
         """Stop the daemon if it runs; fail when it does not stop or leaves a process."""
         if self.process is not None:
             try:
-                self.stop()
+                self.stop(signal.SIGINT)  # for good: no turn is left for a later daemon
             finally:
                 if self.process is not None:
                     self.process.kill()

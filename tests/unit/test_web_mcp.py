@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.support.edge import Client
 
-STOP_LIMIT_SECONDS = 2.0
+STOP_LIMIT_SECONDS = 8.0
 METHOD_NOT_FOUND = -32601
 SUBSCRIPTION = {"notifications": {"toolsListChanged": True}}
 QUIET = logging.WARNING
