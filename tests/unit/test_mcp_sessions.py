@@ -81,10 +81,10 @@ async def test_when_all_are_in_use_a_new_one_is_refused_until_one_is_not() -> No
                 await anyio.lowlevel.checkpoint()
 
 
-async def waits_in(served: McpEdge, session: Session, client: Client) -> None:
+async def waits_in(served: McpEdge, session: Session, client: Client, *, number: int = 8) -> None:
     """Leave a call of a session unanswered."""
     served.tiny.entered = anyio.Event()
-    wait = rpc("tools/call", {"name": "wait", "arguments": {}}, 7)
+    wait = rpc("tools/call", {"name": "wait", "arguments": {}}, number)
     await client.send("POST", "/mcp", session.headers, wait)
     await served.tiny.entered.wait()
 
@@ -156,7 +156,7 @@ async def test_a_client_that_leaves_does_not_hold_up_the_next_with_its_id() -> N
     async with mcp_serving() as served:
         with served.edge.clients(3) as (client, leaving, waiting):
             session = await handshake(client)
-            await waits_in(served, session, leaving)
+            await waits_in(served, session, leaving, number=7)
             await waiting.send("POST", "/mcp", session.headers, call("mine", 7, "handshake"))
             assert (
                 await client.call("POST", "/mcp", session.headers, call("other", 8, "handshake"))
