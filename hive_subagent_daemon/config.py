@@ -17,7 +17,7 @@ import tomli_w
 
 from hive_subagent_daemon.config_checks import Fault, FaultCollector, Places, dotted, nearest, shown
 from hive_subagent_daemon.config_listen import reach_fault
-from hive_subagent_daemon.config_schema import AGENT, KEYS, LATER_KEYS, STATE_DIR, WORK_DIR, Computed
+from hive_subagent_daemon.config_schema import AGENT, KEYS, STATE_DIR, WORK_DIR, Computed
 from hive_subagent_daemon.config_values import (
     Auth,
     Config,
@@ -67,8 +67,7 @@ _MAX_FAULTS = 20
 _SCOPE_LIMITS = ("slice", "memory_max", "memory_high", "memory_swap_max", "tasks_max", "cpu_weight")
 _BY_NAME = {key.name: key for key in KEYS}
 _BY_PLACE = {key.place: key for key in KEYS}
-_LATER = {key.place for key in LATER_KEYS}
-_TABLES = {row.place[:1] for row in (*KEYS, *LATER_KEYS) if len(row.place) > 1}
+_TABLES = {key.place[:1] for key in KEYS if len(key.place) > 1}
 
 
 @dataclass(frozen=True)
@@ -157,6 +156,7 @@ def _config(values: Mapping[str, Any]) -> Config:
         state_dir=values["state_dir"],
         listen=values["listen"],
         on_restart=OnRestart(values["on_restart"]),
+        idle_exit_seconds=values["idle_exit_seconds"],
         allow_root=values["allow_root"],
         umask=values["umask"],
         log_level=values["log_level"],
@@ -259,9 +259,7 @@ def _settings_in(tables: Mapping[str, object], file: str, faults: FaultCollector
     settings = {}
     for place, value in _leaves(tables):
         label = f"{file}: {dotted(place)}"
-        if place in _LATER:
-            faults.add("not available in this version", where=(label,))
-        elif place in _TABLES:
+        if place in _TABLES:
             faults.add(f"must be a table, not {shown(value)}", where=(label,))
         elif place in _BY_PLACE:
             settings[_BY_PLACE[place].name] = _Setting(label, value)
@@ -281,12 +279,11 @@ def _leaves(tables: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], obj
 
 def _suggestion(place: tuple[str, ...]) -> str:
     """Return the key that was probably meant, else the ones that are allowed in its place."""
-    rows = (*KEYS, *LATER_KEYS)
-    elsewhere = [row.name for row in rows if place[-1] in (row.name, row.place[-1])]
+    elsewhere = [key.name for key in KEYS if place[-1] in (key.name, key.place[-1])]
     if elsewhere:
         return f" (did you mean {elsewhere[0]}?)"
     table = place[:-1]
-    near = nearest(place[-1], {row.place[len(table)] for row in rows if row.place[: len(table)] == table})
+    near = nearest(place[-1], {key.place[len(table)] for key in KEYS if key.place[: len(table)] == table})
     if near is not None:
         return f" (did you mean {'.'.join([*table, near])}?)"
     allowed = dict.fromkeys(key.place[len(table)] for key in KEYS if key.place[: len(table)] == table)

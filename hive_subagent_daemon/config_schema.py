@@ -52,30 +52,22 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A key by its dotted name, with its meaning in one line."""
+class Key:
+    """A key by its dotted name: its meaning in one line, its kind of value, its default, its flag.
+
+    The default is as in TOML (None: not set); a flag overrides what the file says.
+    """
 
     name: str
     meaning: str
+    kind: Kind
+    default: object
+    flag: str | None = None
 
     @property
     def place(self) -> tuple[str, ...]:
         """The keys on the way to the value."""
         return tuple(self.name.split("."))
-
-
-@dataclass(frozen=True)
-class LaterKey(Row):
-    """A key whose feature is not available in this version."""
-
-
-@dataclass(frozen=True)
-class Key(Row):
-    """A key: its kind of value, its default as in TOML (None: not set), the flag that overrides it."""
-
-    kind: Kind
-    default: object
-    flag: str | None = None
 
 
 AGENT = Key(
@@ -124,6 +116,12 @@ KEYS: tuple[Key, ...] = (
         choice(OnRestart.STOP, OnRestart.ADOPT),
         "stop",
         flag="--on-restart",
+    ),
+    Key(
+        "idle_exit_seconds",
+        "Exit after this long without turns, deliveries and calls, under socket activation; 0: never.",
+        seconds(),
+        0,
     ),
     Key("allow_root", "Root runs claude only with this.", boolean(), False),
     Key("umask", "File creation mask of the children.", umask(), "0022"),
@@ -243,8 +241,4 @@ KEYS: tuple[Key, ...] = (
         mcp_servers(),
         {},
     ),
-)
-
-LATER_KEYS: tuple[LaterKey, ...] = (
-    LaterKey("idle_exit_seconds", "Exit after this long without turns and calls."),
 )

@@ -195,6 +195,7 @@ class Config:
     mcp_servers: tuple[McpServer, ...]
     loose_ends: LooseEnds = LooseEnds()
     auth: Auth = Auth()
+    idle_exit_seconds: float = 0.0
 
     @property
     def nests(self) -> bool:

@@ -15,6 +15,7 @@ from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
 from hive_subagent_daemon.errors import RefusedError, StartUpError
+from hive_subagent_daemon.idling import Idling, ignored_idle_exit
 from hive_subagent_daemon.listeners import Listeners, bind_all, is_reachable, names_in
 from hive_subagent_daemon.managers import User, choose_launcher
 from hive_subagent_daemon.mcp_endpoint import MCP_PATH, McpEndpoint, Paths
@@ -97,7 +98,8 @@ async def run(
         )
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
-        parts.subagents.notices.extend([*notices, *impossible, *_useless_nesting(config)])
+        stays = ignored_idle_exit(config.idle_exit_seconds, comes_back=passed is not None)
+        parts.subagents.notices.extend([*notices, *impossible, *_useless_nesting(config), *stays])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
             await _serve(
                 config, parts, listeners, token=token, notifier=notifier, reload=reload, service=service
@@ -144,15 +146,19 @@ async def _serve(
     stop = Stop()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
-    reloading = _reloading(config, parts, listeners, rule=rule, load=reload)
+    idling = _idling(config, parts, listeners, notifier)
+    reloading = _reloading(config, parts, listeners, rule=rule, load=reload, idling=idling)
     notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
-    tell_systemd = partial(_tell_systemd, parts, notifier)
+
+    def changed() -> None:
+        idling.used()
+        _tell_systemd(parts, notifier)
 
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = partial(_changed, tell_systemd, notices)
-        parts.couriers.notify(tell_systemd)
-        tell_systemd()
+        parts.registry.on_change = partial(_changed, changed, notices)
+        parts.couriers.notify(changed)
+        changed()
         notifier.ready()
 
     await _settle(config, parts)
@@ -166,12 +172,34 @@ async def _serve(
             started=started,
             stop=stop.asked,
             close_streams=partial(_close_streams, parts, notices, endpoint),
+            idling=idling,
         )
-        if parts.registry.adopts and not stop.for_good and not await is_stopped_for_good(service):
-            await parts.registry.leave()
-        else:
-            await parts.registry.stop()
+        await _end_turns(parts, stop, service)
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
+
+
+async def _end_turns(parts: Parts, stop: Stop, service: OwnService | None) -> None:
+    """Stop what runs, or leave it to the next daemon."""
+    registry = parts.registry
+    # Whether we are stopped for good need not be asked where nothing runs, as when we leave by ourselves.
+    if registry.adopts and registry.busy and not stop.for_good and not await is_stopped_for_good(service):
+        await registry.leave()
+    else:
+        await registry.stop()
+
+
+def _idling(config: Config, parts: Parts, listeners: Listeners, notifier: Notifier) -> Idling:
+    """Return what tells when we may leave; what a parent has not closed yet waits on the disk."""
+
+    def has_work() -> bool:
+        return bool(parts.registry.busy or parts.couriers.undelivered or parts.spawner.undoing.left)
+
+    return Idling(
+        config.idle_exit_seconds,
+        comes_back=listeners.outlive_us,
+        has_work=has_work,
+        on_leave=notifier.stopping,
+    )
 
 
 def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
@@ -185,9 +213,9 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
     return McpEndpoint(server, hosts=rule.hosts)
 
 
-def _changed(tell_systemd: Callable[[], None], notices: NoticesEndpoint) -> None:
+def _changed(changed: Callable[[], None], notices: NoticesEndpoint) -> None:
     """Tell everybody who follows what runs and what is open."""
-    tell_systemd()
+    changed()
     notices.changed()
 
 
@@ -250,7 +278,13 @@ def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerTo
 
 
 def _reloading(
-    config: Config, parts: Parts, listeners: Listeners, *, rule: AccessRule, load: Callable[[], Config]
+    config: Config,
+    parts: Parts,
+    listeners: Listeners,
+    *,
+    rule: AccessRule,
+    load: Callable[[], Config],
+    idling: Idling,
 ) -> Reloading:
     """Return what a SIGHUP sets off; its trouble shows in `status`."""
     reachable = [listener.url for listener in listeners.all if is_reachable(listener.socket)]
@@ -258,6 +292,7 @@ def _reloading(
         config,
         load=load,
         set_limits=parts.subagents.set_limits,
+        set_idle_exit=idling.set_seconds,
         token=rule.token,
         allowed=rule.allowed,
         reachable=reachable,

@@ -18,7 +18,7 @@ from hive_subagent_daemon.access import Standing
 from hive_subagent_daemon.peer import AnyPeer, RemotePeer, TcpPeer, UnixPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from hive_subagent_daemon.access import AccessRule
     from hive_subagent_daemon.peer import PeerFinder
@@ -40,11 +40,22 @@ class Inside(Protocol):
 class Door:
     """Who is inside now, and what all connections share: the rule, the finder of peers, and the end."""
 
-    def __init__(self, rule: AccessRule, finder: PeerFinder, *, most: int | None = None) -> None:
-        """Nobody is inside yet; by default as many may be as the limit of descriptors allows."""
+    def __init__(
+        self,
+        rule: AccessRule,
+        finder: PeerFinder,
+        *,
+        most: int | None = None,
+        used: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nobody is inside yet; by default as many may be as the limit of descriptors allows.
+
+        `used` is called whenever a connection comes, and when a request on one comes or has been answered.
+        """
         self.rule: Final = rule
         self.finder: Final = finder
         self.closing = False
+        self._used: Final = used
         self._most: Final = most_connections() if most is None else most
         self._count = 0
         # Both in the order in which they have become so.
@@ -56,6 +67,7 @@ class Door:
 
     def enter(self, connection: Inside, peer: AnyPeer) -> bool:
         """Let a new connection in and expect its first request; False when it must not stay."""
+        self._used()
         self._count += 1
         self._unheard.add(connection)
         if self.rule.standing(peer) is not Standing.ADMITTED:
@@ -79,17 +91,21 @@ class Door:
 
     def busy(self, connection: Inside) -> None:
         """Hear that its request is complete and will be answered."""
+        self._used()
         self._silent.pop(connection, None)
         self._resting.pop(connection, None)
         self._heard(connection)
 
     def rests(self, connection: Inside) -> None:
         """Hear that its request has been answered."""
+        self._used()
         self._silent.pop(connection, None)
         self._resting[connection] = None
 
     def leave(self, connection: Inside) -> None:
         """Hear that it has gone."""
+        if connection not in self._resting:
+            self._used()
         self._count -= 1
         for kept in (self._silent, self._resting, self._strangers):
             kept.pop(connection, None)

@@ -7,6 +7,11 @@ reader has to read. Of a stranger no more is parsed than a request needs that co
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import socket
+import sys
+import termios
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 
@@ -162,6 +167,29 @@ class EdgeProtocol(H11Protocol):
         if not self.cycle.response_started:
             self.cycle.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is between two requests: the last one answered, nothing of the next one here."""
+        if self.transport.is_closing():
+            return True
+        return (
+            self._awaited is Awaited.NOTHING
+            and not self._is_answering()
+            and not self.transport.get_write_buffer_size()
+            and not _unread_bytes(self.transport.get_extra_info("socket"))
+        )
+
+    def closes_if_quiet(self) -> bool:
+        """Close at once if it is quiet; tell whether that was so."""
+        if not self.is_quiet:
+            return False
+        if not self.transport.is_closing():
+            # The client hears of it now and not a moment later, when it could have sent its next request.
+            with contextlib.suppress(OSError):
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            self.transport.close()
+        return True
+
     def evict(self) -> None:
         """Close at once: another connection needs the place."""
         self.transport.abort()
@@ -314,6 +342,12 @@ def _response(status: bytes, sentence: str) -> bytes:
         b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\n"
         b"Content-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body)
     )
+
+
+def _unread_bytes(sock: TransportSocket) -> int:
+    """Return how much the kernel has of what the client has sent."""
+    told = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
+    return int.from_bytes(told, sys.byteorder)
 
 
 def _own_name(sock: TransportSocket) -> str:

@@ -46,9 +46,10 @@ class Listener:
 class Listeners:
     """All listening sockets of the daemon; leaving the block closes them and removes our socket files."""
 
-    def __init__(self, listeners: Iterable[Listener]) -> None:
-        """Take over open listeners."""
+    def __init__(self, listeners: Iterable[Listener], *, outlive_us: bool = False) -> None:
+        """Take over open listeners; those that `outlive_us` are systemd's too, which starts us again."""
         self.all: Final = tuple(listeners)
+        self.outlive_us: Final = outlive_us
 
     def __enter__(self) -> Listeners:
         """Return itself."""

@@ -53,7 +53,7 @@ def passed_sockets(*, reachable: bool = False) -> Listeners | None:
             undo.enter_context(listeners[-1].socket)
         undo.pop_all()
     _log.info("systemd passed in %d sockets: they decide the addresses, not `listen`", len(listeners))
-    return Listeners(listeners)
+    return Listeners(listeners, outlive_us=True)
 
 
 def adopted(descriptor: int, name: str = "", *, reachable: bool = False) -> Listener:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TAKEN_OVER: Final = ("log_level", "limits.", "retention.", "auth.")
+TAKEN_OVER: Final = ("log_level", "idle_exit_seconds", "limits.", "retention.", "auth.")
 
 
 class Reloading:
@@ -39,6 +39,7 @@ class Reloading:
         *,
         load: Callable[[], Config],
         set_limits: Callable[[Limits], None],
+        set_idle_exit: Callable[[float], None],
         token: BearerToken,
         allowed: AllowedUids,
         reachable: Sequence[str],
@@ -47,6 +48,7 @@ class Reloading:
         self._at_start: Final = config
         self._load: Final = load
         self._set_limits: Final = set_limits
+        self._set_idle_exit: Final = set_idle_exit
         self._token: Final = token
         self._allowed: Final = allowed
         self._reachable: Final = reachable
@@ -73,6 +75,7 @@ class Reloading:
             self._trouble = ()
             log.set_up(now.log_level, agent=self._at_start.agent)
             self._set_limits(now.limits)
+            self._set_idle_exit(now.idle_exit_seconds)
             self.retention = now.retention
             await self._take_auth(now.auth)
             self.changed.set()
@@ -106,7 +109,7 @@ class Reloading:
             _log.info("there is no token any more")
 
     def _tell(self, now: Config) -> None:
-        _log.info("retention, auth, log level and limits were read again")
+        _log.info("retention, auth, log level, idle_exit_seconds and limits were read again")
         others = [name for name in changed_keys(self._at_start, now) if not name.startswith(TAKEN_OVER)]
         if others:
             told = f"changed in the configuration, but only a restart takes it up: {', '.join(others)}"

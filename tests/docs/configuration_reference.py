@@ -6,7 +6,7 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS, Computed, Key
+from hive_subagent_daemon.config_schema import KEYS, Computed, Key
 from tests.docs.tables import table
 
 if TYPE_CHECKING:
@@ -16,10 +16,8 @@ HEAD = ("key", "meaning", "allowed", "default", "flag")
 
 
 def rendered() -> str:
-    """Return a section for each table of the file, then the keys that are refused for now."""
-    parts = [_section(name, keys) for name, keys in groupby(sorted(KEYS, key=_table), key=_table)]
-    later = table(("key", "meaning"), [(f"`{key.name}`", key.meaning) for key in LATER_KEYS])
-    return "\n".join([*parts, "### Not available in this version\n", later])
+    """Return a section for each table of the file."""
+    return "\n".join(_section(name, keys) for name, keys in groupby(sorted(KEYS, key=_table), key=_table))
 
 
 def _table(key: Key) -> str:

@@ -51,9 +51,7 @@ def test_allow_root_sets_the_sandbox_mark_for_the_child(own_daemon: Daemon) -> N
 WRONG = [
     pytest.param({"colour": "blue"}, ("colour",), id="unknown-key"),
     pytest.param({"on_restart": "maybe"}, ("on_restart", "stop"), id="unknown-value"),
-    pytest.param(
-        {"idle_exit_seconds": 5}, ("idle_exit_seconds", "not available in this version"), id="idle-exit"
-    ),
+    pytest.param({"idle_exit_seconds": -1}, ("idle_exit_seconds", "from 0 to"), id="idle-exit"),
     pytest.param({"auth": {"allow_uids": [-1]}}, ("allow_uids", "numeric uids"), id="no-uid"),
     pytest.param({"work_dir": 7}, ("work_dir",), id="wrong-type"),
     pytest.param({"listen": ["0.0.0.0:0"]}, ("0.0.0.0",), id="not-loopback"),

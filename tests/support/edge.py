@@ -13,6 +13,7 @@ import h11
 
 from hive_subagent_daemon.access import AccessRule, AllowedUids
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress
+from hive_subagent_daemon.idling import Idling
 from hive_subagent_daemon.listeners import Listeners, bind_all
 from hive_subagent_daemon.tokens import BearerToken
 from hive_subagent_daemon.web import serve
@@ -187,6 +188,7 @@ async def serving(
     allow_uids: frozenset[int] = frozenset(),
     token: BearerToken | None = None,
     close_streams: Callable[[], Awaitable[None]] = nothing,
+    idling: Idling | None = None,
 ) -> AsyncIterator[Edge]:
     """Serve the application as the daemon does, until the block ends."""
     reachable = token is not None
@@ -204,6 +206,7 @@ async def serving(
                     started=task_status.started,
                     stop=edge.stop,
                     close_streams=close_streams,
+                    idling=idling or Idling(0, comes_back=False, has_work=bool),
                 )
             edge.stopped.set()
 

@@ -1,4 +1,4 @@
-"""Configuration: unknown keys, keys of a later version, and how everything wrong is told together."""
+"""Configuration: unknown keys, and how everything wrong is told together."""
 
 from __future__ import annotations
 
@@ -35,16 +35,6 @@ MANAGERS = '"auto" or "user" or "system" or "off"'
 )
 def test_an_unknown_key_is_named_with_the_one_that_was_meant(tmp_path: Path, toml: str, message: str) -> None:
     assert refusal(tmp_path, toml).startswith(f"DIR/config.toml: {message}")
-
-
-@pytest.mark.parametrize(
-    ("toml", "key"),
-    [
-        ("idle_exit_seconds = 0", "idle_exit_seconds"),
-    ],
-)
-def test_a_key_of_a_later_version_is_told_from_an_unknown_one(tmp_path: Path, toml: str, key: str) -> None:
-    assert refusal(tmp_path, toml) == f"DIR/config.toml: {key}: not available in this version"
 
 
 def test_a_wrong_word_is_told_with_the_right_ones(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from hive_subagent_daemon.config import (
     effective,
 )
 from hive_subagent_daemon.config_checks import Places
-from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_schema import KEYS
 from hive_subagent_daemon.config_sinks import sinks as sinks_kind
 from hive_subagent_daemon.config_values import UNLIMITED, OomPolicy, Percent
 from hive_subagent_daemon.errors import ConfigError
@@ -43,7 +43,7 @@ PATHS = st.lists(st.text("ab é\n~.", min_size=1, max_size=8), min_size=1, max_s
 SECONDS = st.floats(0, 31_536_000)
 NAMES = st.text("abc_-XYZ09", min_size=1, max_size=8)
 VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True)
-KNOWN_KEYS = sorted({name for row in (*KEYS, *LATER_KEYS) for name in row.place})
+KNOWN_KEYS = sorted({name for key in KEYS for name in key.place})
 ENTRY_KEYS = ["url", "command", "type", "args", "env", "headers", "timeout", "file", "available_to_subagents"]
 SINK_KEYS = ["argv", "header_file", "name"]
 KEY_NAMES = st.sampled_from([*KNOWN_KEYS, *ENTRY_KEYS, *SINK_KEYS, "subagent"]) | TEXT

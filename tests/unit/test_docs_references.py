@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_schema import KEYS
 from hive_subagent_daemon.tools import TOOLS
 from tests.docs import configuration_reference, tools_reference
 from tests.docs.references import BEGIN, END, REFERENCES, with_reference
@@ -23,7 +23,7 @@ def test_a_reference_is_current(document: Path) -> None:
 
 def test_every_key_has_a_row() -> None:
     reference = configuration_reference.rendered()
-    assert reference.count("\n| `") == len(KEYS) + len(LATER_KEYS)
+    assert reference.count("\n| `") == len(KEYS)
 
 
 def test_every_tool_and_argument_is_there() -> None:

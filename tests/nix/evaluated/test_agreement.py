@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from hive_subagent_daemon.config_schema import KEYS, LATER_KEYS
+from hive_subagent_daemon.config_schema import KEYS
 from hive_subagent_daemon.config_values import TcpAddress
 from hive_subagent_daemon.daemon_main import main
 from hive_subagent_daemon.unit_files import Account, UnitFiles, Wanted, system_units, user_units
@@ -56,7 +56,7 @@ def test_the_slice_of_an_agent_has_the_daemon_s_own_default_name() -> None:
 def test_every_key_of_the_daemon_can_be_set() -> None:
     kinds = core("builtins.mapAttrs (_: builtins.attrNames) core.settingsKinds")
     known = {f"{section}.{key}" if section else key for section, keys in kinds.items() for key in keys}
-    assert known == {row.name for row in (*KEYS, *LATER_KEYS)}
+    assert known == {key.name for key in KEYS}
 
 
 @pytest.mark.parametrize("name", sorted(FROM_OPTIONS))
