@@ -154,3 +154,18 @@ def test_the_limit_leaves_descriptors_for_turns() -> None:
     if hard == resource.RLIM_INFINITY or hard >= 8192:
         with descriptors(8192):
             assert most_connections() == door_module.MAX_CONNECTIONS
+
+
+def test_what_happens_on_a_connection_is_use_and_the_end_of_an_idle_one_is_none() -> None:
+    """A client that lets go of a connection it has kept does not want anything."""
+    uses = []
+    hall = Door(AccessRule(1000, of_no_turn), PeerFinder(), used=lambda: uses.append("used"))
+    [idle, waiting] = entered(hall, 2)
+    for step in (hall.busy, hall.rests, hall.busy, hall.rests):
+        step(idle)
+    hall.busy(waiting)
+    assert len(uses) == 2 + 4 + 1
+    hall.leave(idle)
+    assert len(uses) == 7
+    hall.leave(waiting)
+    assert len(uses) == 8
