@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import random
 import socket
 import threading
 import time
@@ -69,11 +70,12 @@ def queued(listening: socket.socket) -> int:
 class Caller(threading.Thread):
     """Calls again and again, each time on a new connection, and counts what is not an answer."""
 
-    def __init__(self, port: int, *, tool: bool) -> None:
-        """Call a tool, or ask for the health."""
+    def __init__(self, port: int, *, tool: bool, pause_seconds: float = 0.0) -> None:
+        """Call a tool, or ask for the health, with pauses of any length up to this one."""
         super().__init__()
         self.port = port
         self.tool = tool
+        self.pause_seconds = pause_seconds
         self.finish = threading.Event()
         self.answers = 0
         self.stopping_answers = 0
@@ -84,7 +86,8 @@ class Caller(threading.Thread):
     @override
     def run(self) -> None:
         """Call until told to finish."""
-        while not self.finish.is_set():
+        chance = random.Random(self.pause_seconds)
+        while not self.finish.wait(chance.uniform(0, self.pause_seconds)):
             began = time.monotonic()
             try:
                 self.call()
