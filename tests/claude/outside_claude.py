@@ -12,8 +12,8 @@ from tests.claude.real_daemon import PATH, claude_environment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tests.claude.real_daemon import RealDaemon
     from tests.support.offline_model import OfflineModel
+    from tests.support.scripted_daemon import ScriptedDaemon
 
 END_SECONDS = 30.0
 ALWAYS = (
@@ -27,7 +27,7 @@ class OutsideClaude:
 
     def __init__(
         self,
-        daemon: RealDaemon,
+        daemon: ScriptedDaemon,
         model: OfflineModel,
         *flags: str,
         environment: Mapping[str, str] | None = None,

@@ -28,6 +28,7 @@ class SocketUnit(threading.Thread):
         super().__init__()
         self.codes: list[int] = []
         self.starts = 0
+        self._called = threading.Event()
         self._daemon = daemon
         self._listening = listening
         self._ended = threading.Event()
@@ -42,6 +43,7 @@ class SocketUnit(threading.Thread):
                 return
             process = self._daemon.spawn()
             self.starts += 1
+            self._called.set()
             self.codes.append(process.wait())
 
     def has_seen(self, ends: int) -> None:
@@ -56,6 +58,11 @@ class SocketUnit(threading.Thread):
         """Wait until so many daemons have left by themselves, and none runs."""
         self.has_seen(exits)
         assert set(self.codes) == {0}
+
+    def is_left_alone(self, seconds: float) -> bool:
+        """Tell whether nobody calls for so long."""
+        self._called.clear()
+        return not self._called.wait(seconds)
 
     def __enter__(self) -> Self:
         """Begin to watch."""
