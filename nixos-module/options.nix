@@ -278,7 +278,18 @@ let
           description = "Where the service finds its `credentials`. To be used in `settings`.";
         };
         settings = mkOption {
-          type = types.submodule { freeformType = toml.type; };
+          type = types.submodule {
+            freeformType = toml.type;
+            options.idle_exit_seconds = mkOption {
+              type = types.either types.int types.float;
+              default = 600;
+              example = 0;
+              description = ''
+                Seconds without turns, deliveries and calls after which the daemon exits; the next call starts it
+                again. 0: it stays. Set that where something asks it regularly, such as Prometheus.
+              '';
+            };
+          };
           default = { };
           example = literalExpression ''
             {

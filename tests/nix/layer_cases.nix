@@ -112,6 +112,27 @@ in
         };
         streams = [ "127.0.0.1:28762" ];
       };
+  "an idle daemon leaves after ten minutes, another time, or never; another setting changes nothing of it" =
+    let
+      leavesAfter = settings: (coder { inherit settings; }).services.hive-subagent.agents.coder.settings;
+    in
+    case
+      (map (settings: (leavesAfter settings).idle_exit_seconds) [
+        { }
+        { umask = "0027"; }
+        { idle_exit_seconds = 0.5; }
+        { idle_exit_seconds = lib.mkForce 0; }
+      ])
+      [
+        600
+        600
+        0.5
+        0
+      ];
+  "a time to leave after that is none is told" = case (throws
+    (coder { settings.idle_exit_seconds = "soon"; })
+    .services.hive-subagent.agents.coder.settings.idle_exit_seconds
+  ) true;
   "without agents nothing is generated" =
     let
       config = hostWith { };
