@@ -78,28 +78,10 @@ async def run(
     children.become_subreaper()
     lock = await in_thread(open_state_dir, config.state_dir)
     try:
-        with _needing_the_disk(config.state_dir):
-            storage, instance = await in_thread(open_storage, config)
-            to_stop = await in_thread(SlicesToStop, storage)
-        family = Children()
-        launcher, notices = await choose_launcher(
-            config, family, user=user, environ=environ, instance=instance, to_stop=to_stop
-        )
         service = own_service(user.uid, environ)
-        adopts, impossible = can_adopt(config, launcher, service)
-        put_together = partial(
-            assemble,
-            config,
-            storage=storage,
-            launcher=launcher,
-            children=family,
-            environ=environ,
-            adopts=adopts,
-        )
-        with _needing_the_disk(config.state_dir):
-            parts = await in_thread(put_together)
+        parts = await _parts(config, user, environ, service=service)
         stays = ignored_idle_exit(config.idle_exit_seconds, comes_back=passed is not None)
-        parts.subagents.notices.extend([*notices, *impossible, *_useless_nesting(config), *stays])
+        parts.subagents.notices.extend([*_useless_nesting(config), *stays])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
             await _serve(
                 config, parts, listeners, token=token, notifier=notifier, reload=reload, service=service
@@ -107,6 +89,33 @@ async def run(
     finally:
         os.close(lock)
     _log.info("stopped")
+
+
+async def _parts(
+    config: Config, user: User, environ: Mapping[str, str], *, service: OwnService | None
+) -> Parts:
+    """Return all parts; what of the configuration has no effect on them is told in `status`."""
+    with _needing_the_disk(config.state_dir):
+        storage, instance = await in_thread(open_storage, config)
+        to_stop = await in_thread(SlicesToStop, storage)
+    family = Children()
+    launcher, notices = await choose_launcher(
+        config, family, user=user, environ=environ, instance=instance, to_stop=to_stop
+    )
+    adopts, impossible = can_adopt(config, launcher, service)
+    put_together = partial(
+        assemble,
+        config,
+        storage=storage,
+        launcher=launcher,
+        children=family,
+        environ=environ,
+        adopts=adopts,
+    )
+    with _needing_the_disk(config.state_dir):
+        parts = await in_thread(put_together)
+    parts.subagents.notices.extend([*notices, *impossible])
+    return parts
 
 
 def _token(config: Config, environ: Mapping[str, str]) -> BearerToken:
@@ -149,24 +158,22 @@ async def _serve(
     idling = _idling(config, parts, listeners, notifier)
     reloading = _reloading(config, parts, listeners, rule=rule, load=reload, idling=idling)
     notices = NoticesEndpoint(parts.inbox, parts.registry, parts.claims)
-
-    def changed() -> None:
-        idling.used()
-        _tell_systemd(parts, notifier)
+    noted = partial(_note_change, parts, notifier, idling)
 
     def started() -> None:
         _tell_addresses(listeners)
-        parts.registry.on_change = partial(_changed, changed, notices)
-        parts.couriers.notify(changed)
-        changed()
+        parts.registry.on_change = partial(_changed, noted, notices)
+        parts.couriers.notify(noted)
+        noted()
         notifier.ready()
 
     await _settle(config, parts)
+    paths = Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)})
     async with upkeep(config, parts, notifier=notifier, stop=stop, reloading=reloading), endpoint.run():
         for turn in parts.recovery.adopted.values():
             parts.registry.attend(turn)
         await serve(
-            Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
+            paths,
             listeners.sockets,
             rule=rule,
             started=started,
@@ -213,9 +220,9 @@ def _endpoint(parts: Parts, rule: AccessRule) -> McpEndpoint:
     return McpEndpoint(server, hosts=rule.hosts)
 
 
-def _changed(changed: Callable[[], None], notices: NoticesEndpoint) -> None:
+def _changed(noted: Callable[[], None], notices: NoticesEndpoint) -> None:
     """Tell everybody who follows what runs and what is open."""
-    changed()
+    noted()
     notices.changed()
 
 
@@ -253,8 +260,9 @@ def _shown_paths(config: Config, parts: Parts) -> dict[str, ASGIApp]:
     return {path: Reading(produce) for path, produce in shown.items()}
 
 
-def _tell_systemd(parts: Parts, notifier: Notifier) -> None:
-    """Keep the line of `systemctl status` current."""
+def _note_change(parts: Parts, notifier: Notifier, idling: Idling) -> None:
+    """Count the time without anything going on from now, and keep the line of `systemctl status` current."""
+    idling.used()
     trouble = next(iter([*parts.spawner.trouble(), *parts.couriers.trouble()]), None)
     counts = {"running": len(parts.registry.running), "loose_ends": parts.inbox.open_count}
     notifier.status(status_line(**counts, trouble=trouble))
