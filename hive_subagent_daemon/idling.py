@@ -68,7 +68,8 @@ class Idling:
         self._last_use = anyio.current_time()
 
     def set_seconds(self, seconds: float) -> None:
-        """Leave after this long from now on."""
+        """Leave after this long; the time counts from now, since somebody is there who has set it."""
+        self.used()
         if self._comes_back:
             self._seconds = seconds
         else:
