@@ -72,8 +72,12 @@ def assemble(
     launcher: Launcher,
     children: Children,
     environ: Mapping[str, str],
+    adopts: bool = False,
 ) -> Parts:
-    """Read the state directory and put the parts together. Blocks."""
+    """Read the state directory and put the parts together. Blocks.
+
+    With `adopts` turns outlive this daemon, and those that have outlived an earlier one are taken over.
+    """
     records = Records(storage)
     sinks = config.loose_ends.sinks
     inbox = Inbox(records, records.loose_ends(), sinks=[sink.id for sink in sinks])
@@ -101,6 +105,7 @@ def assemble(
         known=known,
         looked_in=planner.looked_in,
     )
+    registry.adopts = recovery.adopts = adopts
     tally = _tally_of(inbox, subagents, couriers)
     working = (spawner, registry, subagents, recovery)
     return Parts(records, storage, inbox, launcher, *working, children, couriers, claims, tally)

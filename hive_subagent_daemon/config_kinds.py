@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hive_subagent_daemon.config_checks import (
     Kind,
@@ -19,9 +18,6 @@ from hive_subagent_daemon.config_checks import (
     shown,
 )
 from hive_subagent_daemon.values import MOST_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def boolean() -> Kind:
@@ -79,17 +75,13 @@ def above_zero(unit: str, highest: float) -> Kind:
     return Kind(allowed, _read)
 
 
-def choice(*words: str, later: Iterable[str] = ()) -> Kind:
-    """Return the kind of a closed set of words, some of them for a later version."""
+def choice(*words: str) -> Kind:
+    """Return the kind of a closed set of words."""
     allowed = " or ".join(f'"{word}"' for word in words)
-    planned = frozenset(later)
 
     def _read(value: object, _places: Places) -> str:
         if not isinstance(value, str):
             raise must_be(value, allowed)
-        if value in planned:
-            reason = f'"{value}" is not available in this version: use {allowed}'
-            raise refusal(reason)
         if value not in words:
             near = nearest(value, words)
             hint = f' (did you mean "{near}"?)' if near else ""

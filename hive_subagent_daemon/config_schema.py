@@ -121,7 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "on_restart",
         "What becomes of running turns when the daemon stops.",
-        choice(OnRestart.STOP, later=[OnRestart.ADOPT]),
+        choice(OnRestart.STOP, OnRestart.ADOPT),
         "stop",
         flag="--on-restart",
     ),

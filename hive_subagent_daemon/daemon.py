@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from hive_subagent_daemon import __version__, children, loop_errors, membership
 from hive_subagent_daemon.access import AccessRule, AllowedUids
+from hive_subagent_daemon.adoption import can_adopt
 from hive_subagent_daemon.assembly import Parts, assemble, open_storage
 from hive_subagent_daemon.children import Children
 from hive_subagent_daemon.config_values import MOST_PROMPT_BYTES
@@ -25,6 +25,7 @@ from hive_subagent_daemon.metrics import Metrics
 from hive_subagent_daemon.nesting import NestedSubagents
 from hive_subagent_daemon.notices_endpoint import NOTICES_PATH, NoticesEndpoint
 from hive_subagent_daemon.notify import Notifier, status_line
+from hive_subagent_daemon.own_service import OwnService, is_stopped_for_good, own_service
 from hive_subagent_daemon.page import Page
 from hive_subagent_daemon.peer import Peer, TcpPeer, UnixPeer
 from hive_subagent_daemon.reading import Reading
@@ -34,7 +35,7 @@ from hive_subagent_daemon.storage import open_state_dir
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.token_files import TokenError
 from hive_subagent_daemon.tokens import BearerToken
-from hive_subagent_daemon.upkeep import upkeep
+from hive_subagent_daemon.upkeep import Stop, upkeep
 from hive_subagent_daemon.web import serve
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ async def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT; every turn has its loose end when this returns.
 
-    `passed` are the sockets that systemd has opened for us, `notifier` tells it how we are; `reload` reads
-    the configuration again (at SIGHUP). Raises StartUpError when serving is not possible.
+    With `on_restart = "adopt"` turns may run on instead, for the next daemon. `passed` are the sockets that
+    systemd has opened for us, `notifier` tells it how we are; `reload` reads the configuration again (at
+    SIGHUP). Raises StartUpError when serving is not possible.
     """
     user = User(os.getuid(), user_name)
     if user.uid == 0 and not config.allow_root:
@@ -84,14 +86,24 @@ async def run(
         launcher, notices = await choose_launcher(
             config, family, user=user, environ=environ, instance=instance, to_stop=to_stop
         )
+        service = own_service(user.uid, environ)
+        adopts, impossible = can_adopt(config, launcher, service)
         put_together = partial(
-            assemble, config, storage=storage, launcher=launcher, children=family, environ=environ
+            assemble,
+            config,
+            storage=storage,
+            launcher=launcher,
+            children=family,
+            environ=environ,
+            adopts=adopts,
         )
         with _needing_the_disk(config.state_dir):
             parts = await in_thread(put_together)
-        parts.subagents.notices.extend([*notices, *_useless_nesting(config)])
+        parts.subagents.notices.extend([*notices, *impossible, *_useless_nesting(config)])
         with passed or bind_all(config.listen, reachable=token.configured) as listeners:
-            await _serve(config, parts, listeners, token=token, notifier=notifier, reload=reload)
+            await _serve(
+                config, parts, listeners, token=token, notifier=notifier, reload=reload, service=service
+            )
     finally:
         os.close(lock)
     _log.info("stopped")
@@ -128,9 +140,10 @@ async def _serve(
     token: BearerToken,
     notifier: Notifier,
     reload: Callable[[], Config],
+    service: OwnService | None,
 ) -> None:
-    """Settle what was left, then serve until told to stop."""
-    stop = anyio.Event()
+    """Settle or adopt what was left, then serve until told to stop."""
+    stop = Stop()
     rule = _rule(config, parts, listeners, token=token)
     endpoint = _endpoint(parts, rule)
     reloading = _reloading(config, parts, listeners, rule=rule, load=reload)
@@ -146,15 +159,20 @@ async def _serve(
 
     await _settle(config, parts)
     async with upkeep(config, parts, notifier=notifier, stop=stop, reloading=reloading), endpoint.run():
+        for turn in parts.recovery.adopted.values():
+            parts.registry.attend(turn)
         await serve(
             Paths({MCP_PATH: endpoint, NOTICES_PATH: notices, **_shown_paths(config, parts)}),
             listeners.sockets,
             rule=rule,
             started=started,
-            stop=stop,
+            stop=stop.asked,
             close_streams=partial(_close_streams, parts, notices, endpoint),
         )
-        await parts.registry.stop()
+        if parts.registry.adopts and not stop.for_good and not await is_stopped_for_good(service):
+            await parts.registry.leave()
+        else:
+            await parts.registry.stop()
         await parts.couriers.rest(within_seconds=LAST_DELIVERIES_SECONDS)
 
 
@@ -223,6 +241,8 @@ async def _settle(config: Config, parts: Parts) -> None:
         settled = await parts.recovery.settle()
     if settled:
         _log.warning("turns of an earlier daemon that were settled: %d; see the loose ends", settled)
+    if parts.recovery.adopted:
+        _log.info("turns of an earlier daemon that go on: %d", len(parts.recovery.adopted))
 
 
 def _rule(config: Config, parts: Parts, listeners: Listeners, *, token: BearerToken) -> AccessRule:

@@ -1,4 +1,4 @@
-"""Ending turns: again where the system lacks what that needs, and until all of several have ended."""
+"""Ending turns: noted first, again where the system lacks what it needs, until all of several have ended."""
 
 from __future__ import annotations
 
@@ -7,14 +7,34 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from hive_subagent_daemon.threads import in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.turns import Turn
 
 _log = logging.getLogger(__name__)
 
 CONCLUDE_AGAIN_SECONDS: Final = 0.5
+
+
+class Keeper:
+    """Keeps the records of running turns up to date."""
+
+    def __init__(self, records: Records) -> None:
+        """Store them there."""
+        self._records = records
+        self._one_at_a_time = anyio.Lock()
+
+    async def keep(self, turn: Turn) -> None:
+        """Store the record of a turn as it is now; a disk that refuses holds up nothing."""
+        try:
+            async with self._one_at_a_time:  # the newest is stored last
+                await in_thread(self._records.update_turn, turn.record)
+        except OSError as error:
+            _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
 
 
 async def until_ended(turn: Turn, end: Callable[[], Awaitable[object]]) -> None:

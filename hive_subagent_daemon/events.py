@@ -6,11 +6,12 @@ Shapes as measured on claude 2.1.197; unknown types and fields are tolerated.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+# Not only for type checkers: what was seen is stored and read again by these annotations.
+Words: TypeAlias = Mapping[str, str]
 
 ABORTED: Final = ("aborted_streaming", "aborted_tools")
 _WORD_CHARACTERS: Final = 200
@@ -26,7 +27,7 @@ class Init:
     session_id: str | None
     model: str | None
     version: str | None
-    mcp_servers: Mapping[str, str]
+    mcp_servers: Words
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Assistant:
     """
 
     text: str
-    tools: Mapping[str, str]
+    tools: Words
     error: str | None = None
 
 

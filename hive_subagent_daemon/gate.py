@@ -29,6 +29,7 @@ MARKER: Final = "hive-subagent-gate"
 NOT_RELEASED: Final = f"{MARKER}: closed before the release"
 EXEC_TIMEOUT_SECONDS: Final = 10.0
 NAMELESS_SECONDS: Final = 1.0
+LEFT_GATE_SECONDS: Final = 2.0
 OOM_SCORE: Final = 500
 
 _SCRIPT: Final = f"""\
@@ -99,24 +100,12 @@ class Gated:
         """Wait until the process is something else than the gate, or has ended."""
         began = time.monotonic()
         pause = 0.0002
-        while self._is_gate(patient=time.monotonic() - began < NAMELESS_SECONDS):
+        while is_gate(self.pid, patient=time.monotonic() - began < NAMELESS_SECONDS):
             if time.monotonic() - began > EXEC_TIMEOUT_SECONDS:
                 message = f"the program was not executed within {EXEC_TIMEOUT_SECONDS:.0f} seconds"
                 raise SpawnError(message)
             await anyio.sleep(pause)
             pause = min(pause * 1.5, 0.01)
-
-    def _is_gate(self, *, patient: bool) -> bool:
-        """Tell whether the process still is the gate.
-
-        In the middle of an exec the kernel shows an empty command line for a moment: only a patient look
-        takes that for the gate, since a program can also empty its own.
-        """
-        shown = procfs.command_line(self.pid)
-        if shown:
-            return shown.startswith(_GATE_COMMAND_LINE)
-        found = procfs.process(self.pid)
-        return patient and found is not None and not found.dead
 
     def _complaint(self) -> str | None:
         """Return what the gate itself wrote to stderr, without the marker; None when it wrote nothing."""
@@ -124,6 +113,32 @@ class Gated:
         if found is not None and not found.dead:
             return None
         return gate_complaint(self.stderr)
+
+
+def is_gate(pid: int, *, patient: bool) -> bool:
+    """Tell whether a process still is the gate.
+
+    In the middle of an exec the kernel shows an empty command line for a moment: only a patient look takes
+    that for the gate, since a program can also empty its own.
+    """
+    shown = procfs.command_line(pid)
+    if shown:
+        return shown.startswith(_GATE_COMMAND_LINE)
+    found = procfs.process(pid)
+    return patient and found is not None and not found.dead
+
+
+async def left_gate(pid: int) -> bool:
+    """Return once a process of an earlier daemon is not the gate any more, with whether it came that far.
+
+    Without that daemon a gate ends by itself, or executes its program if it had been released.
+    """
+    began = time.monotonic()
+    while is_gate(pid, patient=time.monotonic() - began < NAMELESS_SECONDS):
+        if time.monotonic() - began > LEFT_GATE_SECONDS:
+            return False
+        await anyio.sleep(0.001)
+    return True
 
 
 def gate_complaint(stderr: Path) -> str | None:

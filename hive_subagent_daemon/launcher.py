@@ -62,6 +62,9 @@ class Child(Protocol):
     def scope(self) -> str | None:
         """The name of the systemd scope, None without one."""
 
+    def hold(self) -> bool:
+        """Hold on to claude, so that `wait` is told how it ends; answer whether it lives."""
+
     async def wait(self) -> Exit:
         """Return how claude itself ended, once it has. Called once."""
 

@@ -20,7 +20,7 @@ class TurnRoot:
 
     `pid` and `start` name claude itself, None and 0 when it is not known; `session_id` is claude's; `scope`
     is the systemd scope that it was to get, `cgroup` that of its slice, once it has one; `variable` is the
-    mark, whose value is the turn's id.
+    mark, whose value is the turn's id. The processes of an `adopted` turn do not descend from us.
     """
 
     turn: str
@@ -30,6 +30,7 @@ class TurnRoot:
     scope: str | None = None
     cgroup: str | None = None
     variable: str = "HIVE_SUBAGENT_TURN"
+    adopted: bool = False
 
     def owns(self, found: procfs.Process) -> bool:
         """Tell whether a process is claude itself, in claude's session, or carries a mark of the turn."""
@@ -98,7 +99,7 @@ def turn_with_socket(inode: int, roots: Iterable[TurnRoot]) -> str | None:
 
 
 def _turn_with(wanted: Callable[[procfs.Process], bool], roots: list[TurnRoot]) -> str | None:
-    """Look among our own descendants only: as child subreaper we are an ancestor of every turn's process."""
+    """Look among our own descendants: as child subreaper we are above whatever our turns have started."""
     if not roots:
         return None
     above: dict[int, procfs.Process] = {}
@@ -106,6 +107,15 @@ def _turn_with(wanted: Callable[[procfs.Process], bool], roots: list[TurnRoot]) 
         above[found.pid] = found
         if wanted(found):
             return _turn_of(found, above, roots) or "unknown"
+    return _adopted_with(wanted, [root for root in roots if root.adopted])
+
+
+def _adopted_with(wanted: Callable[[procfs.Process], bool], roots: list[TurnRoot]) -> str | None:
+    """Look among the processes of turns that an earlier daemon has spawned."""
+    among = living() if roots else []
+    for root in roots:
+        if any(wanted(found) for found in members(root, among)):
+            return root.turn
     return None
 
 

@@ -6,6 +6,7 @@ daemon that is alive or quick.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,12 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from hive_subagent_daemon.skim import LONGEST_LINE_BYTES, Seen, skim
+from hive_subagent_daemon.progress import NO_PROGRESS, Progress
+from hive_subagent_daemon.skim import LONGEST_LINE_BYTES, skim
 from hive_subagent_daemon.storage import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 KEPT_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 STDERR_TAIL_BYTES: Final = 16 * 1024
@@ -87,22 +91,34 @@ class Output:
     `look`, `finish` and `close` block and are for a worker thread; the rest is cheap and for the event loop.
     """
 
-    def __init__(self, files: TurnFiles, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Follow from the beginning; the files must exist."""
+    def __init__(
+        self,
+        files: TurnFiles,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        since: float | None = None,
+        progress: Progress = NO_PROGRESS,
+        keep: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """Follow from the beginning, or on from where an earlier daemon was; the files must exist.
+
+        `since` is when the turn began, now if not given. `keep` stores what was read before it is given back.
+        """
         self.files = files
-        self.seen = Seen()
+        self.seen = progress.seen
         self._failure: str | None = None
-        self._passed_over: str | None = None
+        self._passed_over = progress.passed_over
+        self._keep = keep
         self._clock = clock
         self._reading = threading.Lock()
         self._closed = False
         self._final_stdout_bytes = 0
         self._stdout = os.open(files.stdout, os.O_RDWR | os.O_CLOEXEC)
         self._stderr = os.open(files.stderr, os.O_RDWR | os.O_CLOEXEC)
-        self._read_upto = 0
+        self._read_upto = progress.read_upto
         self._given_back = [0, 0]
         self._sizes = (0, 0)
-        self._looked_at = clock()
+        self._looked_at = clock() if since is None else since
         self._last_output_at = self._looked_at
 
     def retire(self) -> None:
@@ -248,5 +264,16 @@ class Output:
         if upto < given:
             given = 0  # the child truncated the file and began anew
         if upto - given >= _GIVE_BACK_STEP_BYTES:
+            if descriptor == self._stdout:
+                self._keep_progress()
             give_back(descriptor, upto_bytes=upto)
             self._given_back[which] = upto
+
+    def _keep_progress(self) -> None:
+        """Store what was read. A full disk gets its space back all the same: the turns need it more."""
+        if self._keep is None:
+            return
+        try:
+            self._keep(Progress(self._read_upto, self.seen, self._passed_over))
+        except OSError as error:
+            _log.warning("what was read of %s is not stored: %s", self.files.stdout, error)

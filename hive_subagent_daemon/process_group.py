@@ -23,6 +23,7 @@ from hive_subagent_daemon.children import Children, send_signal, start_of
 from hive_subagent_daemon.gate import ChildSpec, spawn_gated
 from hive_subagent_daemon.launcher import Child, Leftovers, Placed
 from hive_subagent_daemon.membership import TurnRoot, delivery_of, living, members, with_descendants
+from hive_subagent_daemon.pidfd_exit import exit_of
 from hive_subagent_daemon.scope_child import ScopeChild
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.unit_names import units_of_scope
@@ -151,6 +152,7 @@ class GroupChild:
         self._not_ours = not_ours
         self._root = root
         self._foreign = foreign
+        self._held: int | None = None
 
     @property
     def pid(self) -> int:
@@ -167,20 +169,37 @@ class GroupChild:
         """There is none."""
         return None
 
-    async def wait(self) -> Exit:
-        """Return how claude ended; unknown for one that is not our child, as soon as it is gone."""
-        if not self._foreign:
-            return await self._children.wait(self.pid)
+    def hold(self) -> bool:
+        """Hold on to claude, also to one that an earlier daemon spawned; answer whether it lives.
+
+        The descriptor is opened before the start time is compared, so that a reused pid is never held.
+        """
+        if not self._foreign or self._held is not None:
+            return self.signal(0)
         try:
             descriptor = os.pidfd_open(self.pid)
-        except OSError:
+        except (OSError, OverflowError):  # a damaged record can hold any number
+            return False
+        if start_of(self.pid) != self.start:
+            os.close(descriptor)
+            return False
+        self._held = descriptor
+        return True
+
+    async def wait(self) -> Exit:
+        """Return how claude ended; of one that is not our child, what the kernel tells."""
+        if not self._foreign:
+            return await self._children.wait(self.pid)
+        if self._held is None:  # one that is held may have ended already
+            self.hold()
+        if self._held is None:
             return ExitUnknown()
         try:
-            if start_of(self.pid) == self.start:
-                await anyio.wait_readable(descriptor)
+            await anyio.wait_readable(self._held)
+            return await exit_of(self._held)
         finally:
-            os.close(descriptor)
-        return ExitUnknown()
+            os.close(self._held)
+            self._held = None
 
     def signal(self, number: int) -> bool:
         """Signal claude itself."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,6 +50,12 @@ def process(pid: int) -> Process | None:
     fields = after.split()
     name = before.partition("(")[2]
     return Process(pid, name, fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def age_seconds(start: int) -> float:
+    """Return how long ago a process started whose start time this is, the machine's sleep included."""
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return max(0.0, since_boot - start / os.sysconf("SC_CLK_TCK"))
 
 
 def raise_lack(error: OSError) -> None:

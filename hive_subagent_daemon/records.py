@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from hive_subagent_daemon import clock, names
+from hive_subagent_daemon import clock, names, progress
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import GONE_PREFIX
-from hive_subagent_daemon.values import NO_BOUNDS, OF_THE_AGENT, Bounds, LooseEnd, Outcome, Parentage
+from hive_subagent_daemon.values import (
+    NO_BOUNDS,
+    OF_THE_AGENT,
+    Bounds,
+    LooseEnd,
+    Outcome,
+    Parentage,
+    SentSignal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +48,9 @@ class TurnRecord:
     `pid`, `pid_start` (clock ticks, proc_pid_stat(5) field 22), `cgroup` (of its slice) and the memory limit
     that holds for it are filled in while the process is still held at its gate; `scope` is the scope that it
     is to get. `oom_outlived` kills for lack of memory had claude outlived when this was stored. `bounds` hold
-    for this turn.
+    for this turn. For a daemon that takes the turn over: `began` is when the process was made, by the
+    monotonic clock of this boot; `sent` are our signals, stored before they are sent; `stopped_after_result`
+    and `timed_out` say what else we had begun.
     """
 
     turn: str
@@ -62,6 +72,10 @@ class TurnRecord:
     oom_outlived: int = 0
     bounds: Bounds = NO_BOUNDS
     parentage: Parentage = OF_THE_AGENT
+    began: float | None = None
+    sent: tuple[SentSignal, ...] = ()
+    stopped_after_result: bool = False
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +197,20 @@ class Records:
     def end_turn(self, turn: str, name: str) -> None:
         """Remove the record and the three files of a turn."""
         self._storage.remove_folder(self.turn_folder(turn, name))
+
+    def keep_progress(self, folder: Path, now: progress.Progress) -> None:
+        """Store how far the output of a turn has been read."""
+        self._storage.write(folder / "progress.json", progress.encode(now))
+
+    def progress(self, folder: Path) -> progress.Progress:
+        """Return how far the output of a turn had been read; from the beginning where nothing is stored."""
+        try:
+            return progress.decode(read_regular(folder / "progress.json", RECORD_BYTES))
+        except FileNotFoundError:
+            return progress.NO_PROGRESS
+        except (ValueError, NotRegularError) as error:
+            _log.warning("%s: what was read of the output is read again: %s", folder, error)
+            return progress.NO_PROGRESS
 
     def turns(self) -> list[tuple[str, str, TurnRecord | None]]:
         """Return turn id, name and record of each turn on disk; the record is None if missing or damaged."""

@@ -1,4 +1,4 @@
-"""What an earlier daemon left: each turn without a loose end gets its one, and nothing of it stays alive."""
+"""What an earlier daemon left: each ended turn gets its one loose end; what lives is stopped or adopted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from hive_subagent_daemon import archive, clock, procfs
+from hive_subagent_daemon.adoption import adopted
 from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.gate import gate_complaint
 from hive_subagent_daemon.launcher import Child, Launcher, Leftovers
@@ -17,7 +18,7 @@ from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.turns import loose_end_of, outcome_of, remembered, store_end
+from hive_subagent_daemon.turns import Turn, loose_end_of, outcome_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
 
 if TYPE_CHECKING:
@@ -58,7 +59,12 @@ class Recovery:
         known: dict[str, SubagentRecord],
         looked_in: Callable[[str], str],
     ) -> None:
-        """Take the parts that a turn's end needs; `known` is brought up to date."""
+        """Take the parts that a turn's end needs; `known` is brought up to date.
+
+        With `adopts` the turns that live go to `adopted` instead of being stopped.
+        """
+        self.adopts = False
+        self.adopted: dict[str, Turn] = {}
         self._storage = storage
         self._records = records
         self._inbox = inbox
@@ -67,13 +73,15 @@ class Recovery:
         self._looked_in = looked_in
 
     async def settle(self) -> int:
-        """Give every turn on disk its loose end; return how many had none."""
+        """Give every turn on disk its loose end, or adopt it; return how many got one that had none."""
         left: list[_Left] = []
         for turn, name, record in await in_thread(self._records.turns):
             if turn in self._inbox:
                 await self._finish_stored(turn, name, record)
             else:
-                left.append(await self._find(turn, name, record))
+                one = await self._find(turn, name, record)
+                if not await self._adopt(one):
+                    left.append(one)
         if left:
             # Before anything is stopped that could then not be reported.
             await in_thread(self._storage.check_writable)
@@ -82,8 +90,21 @@ class Recovery:
         for one in left:
             await self._settle(one, sent.get(one.record.turn, []))
         wanted = {record.prompt_copy for record in self._known.values() if record.prompt_copy is not None}
+        wanted |= {turn.record.prompt_copy for turn in self.adopted.values() if turn.record.prompt_copy}
         await in_thread(self._records.keep_prompts, wanted)
         return len(left)
+
+    async def _adopt(self, one: _Left) -> bool:
+        """Take over a turn that lives, where that is wanted; answer whether it was."""
+        record, child = one.record, one.child
+        if not self.adopts or child is None or not one.alive or record.name in self.adopted:
+            return False
+        looked_in = self._looked_in(record.dir)
+        turn = await adopted(record, child, folder=one.folder, records=self._records, looked_in=looked_in)
+        if turn is None:
+            return False
+        self.adopted[record.name] = turn
+        return True
 
     async def _finish_stored(self, turn: str, name: str, record: TurnRecord | None) -> None:
         """Do what follows the storing of a loose end, in case the daemon died in between."""
@@ -188,7 +209,7 @@ class Recovery:
         record = one.record
         files = TurnFiles(one.folder)
         files.complete()
-        output = Output(files)
+        output = Output(files, progress=self._records.progress(one.folder))
         output.finish()
         ended_at = clock.now() if one.alive else files.last_written()
         evidence = Evidence(
@@ -196,7 +217,8 @@ class Recovery:
             seen=output.seen,
             stderr=output.stderr_tail(),
             ran=record.pid is not None and gate_complaint(files.stderr) is None,
-            sent=tuple(sent),
+            sent=(*record.sent, *sent),
+            stopped_after_result=record.stopped_after_result,
             oom_before=record.oom_outlived,
             still_alive=leftovers.alive,
             expected_servers=record.mcp_servers,

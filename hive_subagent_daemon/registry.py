@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hive_subagent_daemon import clock, kinship
-from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, all_ended, fields, until_ended
+from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, Keeper, all_ended, fields, until_ended
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
-from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.inbox import Inbox
+    from hive_subagent_daemon.membership import TurnRoot
     from hive_subagent_daemon.records import Records, SubagentRecord
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Registry:
         self.strayed: dict[str, str] = {}
         self.claude_version: str | None = None
         self.on_change: Callable[[], None] = lambda: None
+        self.adopts = False
         self._records = records
         self._inbox = inbox
         self.ended = LastTurns(known)
@@ -68,6 +69,7 @@ class Registry:
         self._forced: set[str] = set()
         self._started_by: dict[str, str] = {}
         self._unclaimed = anyio.Event()
+        self._keep = Keeper(records).keep
         self._giving_up = anyio.Event()
         self._stopping = False
         self._attending: TaskGroup | None = None
@@ -126,11 +128,12 @@ class Registry:
             raise RefusedError(message)
 
     def attend(self, turn: Turn) -> None:
-        """Take over a spawned turn: it is followed to its end from now on.
+        """Take over a turn, spawned or adopted: it is followed to its end from now on.
 
         One that descends from a turn that was killed while it was spawned is killed too.
         """
         record = turn.record
+        turn.keep = self._keep if self.adopts else None
         self.running[record.name] = turn
         if record.parentage.turn is not None:
             self._started_by[record.turn] = record.parentage.turn
@@ -140,7 +143,10 @@ class Registry:
             self._forced.add(record.turn)
             kill = partial(turn.kill, Cause.FORCED_INTERRUPT)
             self._start_soon(partial(until_ended, turn, kill), f"killing {record.turn}")
-        _log.info("turn %s of %s began", record.turn, record.name, extra=fields(turn))
+        if turn.adopted:
+            self._start_soon(partial(until_ended, turn, turn.go_on), f"going on with {record.turn}")
+        what = "goes on" if turn.adopted else "began"
+        _log.info("turn %s of %s %s", record.turn, record.name, what, extra=fields(turn))
         self.on_change()
 
     def knows(self, name: str) -> bool:
@@ -194,10 +200,7 @@ class Registry:
 
     def roots(self) -> list[TurnRoot]:
         """Return by what the processes of every running turn are recognised."""
-        return [
-            TurnRoot(turn.record.turn, turn.session_id, turn.child.pid, turn.child.start, turn.child.scope)
-            for turn in self.running.values()
-        ]
+        return [turn.root for turn in self.running.values()]
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Follow turns until cancelled; `stop` comes first, or running turns are left alone."""
@@ -247,10 +250,7 @@ class Registry:
         if outlived == turn.record.oom_outlived or turn.exited.is_set():
             return
         turn.record = replace(turn.record, oom_outlived=outlived)
-        try:
-            await in_thread(self._records.update_turn, turn.record)
-        except OSError as error:
-            _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
+        await self._keep(turn)
 
     def _tell_strayed(self, turn: Turn) -> None:
         name = turn.record.name
@@ -342,13 +342,13 @@ class Registry:
 
     async def stop(self) -> None:
         """End every running turn, each with its loose end; within about twelve seconds."""
-        self._stopping = True
-        if self._claimed:  # a turn that is being spawned now must be stopped too
-            with anyio.move_on_after(SPAWNING_SECONDS):
-                await self._unclaimed.wait()
+        await self._spawn_no_more()
         turns = list(self.running.values())
-        for turn in turns:
-            turn.send(signal.SIGINT, Cause.DAEMON_STOPPED)
+        with anyio.move_on_after(STOP_SOFT_SECONDS):
+            async with anyio.create_task_group() as asking:
+                for turn in turns:
+                    ask = partial(turn.send, signal.SIGINT, Cause.DAEMON_STOPPED)
+                    asking.start_soon(until_ended, turn, ask)
         if await all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
             return
         with anyio.move_on_after(STOP_HARD_SECONDS):
@@ -358,6 +358,21 @@ class Registry:
         if not await all_ended(turns, within_seconds=STOP_HARD_SECONDS):
             _log.error("some turns did not end in time; the next start will settle them")
         self._giving_up.set()
+
+    async def leave(self) -> None:
+        """Leave what runs to the next daemon; what has ended by now is stored, within about seven seconds."""
+        await self._spawn_no_more()
+        ending = [turn for turn in self.running.values() if turn.exited.is_set()]
+        if not await all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
+            _log.error("some turns that ended are not stored; the next start will settle them")
+        self._giving_up.set()
+        _log.info("turns that go on without a daemon: %d", len(self.running))
+
+    async def _spawn_no_more(self) -> None:
+        self._stopping = True
+        if self._claimed:  # a turn that is being spawned now comes to run first
+            with anyio.move_on_after(SPAWNING_SECONDS):
+                await self._unclaimed.wait()
 
     async def forget_idle(self, *, days: int) -> int:
         """Forget names whose last turn ended longer ago than this; return how many."""

@@ -73,8 +73,13 @@ class ScopeChild:
         cgroup = None if root.cgroup is None else cgroups.at(root.cgroup)
         if cgroup is None or cgroup.name != self.units.slice or cgroups.id_of(cgroup) is None:
             return False
-        self.slice_cgroup = cgroup
+        self.take_over(cgroup)
         return True
+
+    def take_over(self, slice_cgroup: Path) -> None:
+        """Take note of where an earlier daemon had systemd put the processes."""
+        self.slice_cgroup = slice_cgroup
+        self._ids = cgroups.ids_in(slice_cgroup)
 
     def holds(self, cgroup_id: int) -> bool:
         """Tell whether a cgroup is that of the turn, or one that a process of it has made below."""
@@ -98,6 +103,10 @@ class ScopeChild:
     def scope(self) -> str:
         """The name of the scope."""
         return self.units.scope
+
+    def hold(self) -> bool:
+        """Hold on to claude."""
+        return self._group.hold()
 
     async def wait(self) -> Exit:
         """Return how claude ended."""

@@ -128,11 +128,13 @@ class ScopeLauncher:
             _log.error("systemd cannot be asked what is left of turn %s: %s", root.turn, error)
             return await self._groups.left_behind(root)
         child = ScopeChild(self, self._groups.child(root, foreign=True), units, turn=root.turn)
-        if path is not None:
-            child.slice_cgroup = cgroups.at(path) if path else None
-            return child
+        if path:
+            child.take_over(cgroups.at(path))
         # Not a unit of this manager: perhaps of another one, which made it before a change of `manager`.
-        return child if child.find(root) else await self._groups.marked(root)
+        if path is None and not child.find(root):
+            return await self._groups.marked(root)
+        self._held[root.turn] = child  # until it is stopped: those inside it can call
+        return child
 
     def turn_of(self, peer: Peer) -> str | None:
         """Return the running turn whose scope a peer is in: by the cgroup in which its socket was made."""

@@ -23,6 +23,7 @@ from hive_subagent_daemon.events import (
     Result,
     Retry,
     ToolResults,
+    Words,
     parse,
 )
 
@@ -87,10 +88,10 @@ class Seen:
     last_text: str = field(default="", repr=False)
     text_length: int = 0
     api_error: str | None = None
-    pending: Mapping[str, str] = field(default_factory=dict)
-    cut_off: Mapping[str, str] = field(default_factory=dict)
+    pending: Words = field(default_factory=dict)
+    cut_off: Words = field(default_factory=dict)
     limited_until: int | None = None
-    tools: Mapping[str, str] = field(default_factory=dict)
+    tools: Words = field(default_factory=dict)
     retry: Retry | None = None
     broken_lines: int = 0
 

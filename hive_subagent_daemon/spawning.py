@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -113,6 +115,7 @@ class Spawner:
                 pid_start=placed.start,
                 cgroup=placed.cgroup,
                 memory_limit_bytes=placed.memory_limit_bytes,
+                began=time.monotonic(),
             )
             await in_thread(self._records.update_turn, record)
 
@@ -120,7 +123,7 @@ class Spawner:
             async with AsyncExitStack() as undo:
                 undo.push_async_callback(in_thread, self.undoing.undo, record)
                 await in_thread(self._prepare, plan, files)
-                output = Output(files)
+                output = Output(files, keep=partial(self._records.keep_progress, files.folder))
                 undo.callback(output.close)
                 undo.callback(output.retire)
                 root = TurnRoot(record.turn, record.session_id, None, 0, record.scope)
@@ -138,7 +141,8 @@ class Spawner:
             what = error.filename or "state directory"
             message = f"the turn could not be prepared ({what}): {error.strerror or error}."
             raise RefusedError(message) from error
-        return Turn(record, child, output, self.planner.looked_in(record.dir))
+        began = time.monotonic() if record.began is None else record.began
+        return Turn(record, child, output, self.planner.looked_in(record.dir), began)
 
     def _prepare(self, plan: Plan, files: TurnFiles) -> None:
         """Write everything that must be there before the process exists, and archive."""

@@ -138,7 +138,7 @@ class Subagents:
             return await self._force(turn)
         if await _ends_by_itself(turn):
             return _interrupted(turn, None)
-        delivered = turn.send(signal.SIGINT, Cause.INTERRUPT)
+        delivered = await turn.send(signal.SIGINT, Cause.INTERRUPT)
         with anyio.move_on_after(INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGINT if delivered else None)

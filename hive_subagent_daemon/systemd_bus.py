@@ -107,6 +107,15 @@ class SystemdBus:
             return await self._property(address, "ControlGroup")
         return None
 
+    async def job_of_unit(self, name: str) -> str | None:
+        """Return the type of the job that systemd has for a unit now, None when it has none."""
+        [unit] = await self._call(new_method_call(_MANAGER, "GetUnit", "s", (name,)))
+        address = DBusAddress(unit, bus_name=_NAME, interface=f"{_NAME}.Unit")
+        [(_, (number, path))] = await self._call(Properties(address).get("Job"))
+        if number == 0:
+            return None
+        return await self._property(DBusAddress(path, bus_name=_NAME, interface=f"{_NAME}.Job"), "JobType")
+
     async def close(self) -> None:
         """Close the connection."""
         if self._link is not None:

@@ -13,6 +13,7 @@ import anyio
 from hive_subagent_daemon import clock
 from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.judge import judge
+from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.records import SubagentRecord
 from hive_subagent_daemon.skim import STARTING, Activity, Seen
 from hive_subagent_daemon.threads import in_thread
@@ -29,6 +30,7 @@ from hive_subagent_daemon.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from hive_subagent_daemon.inbox import Inbox
@@ -63,7 +65,11 @@ class OomHistory:
 
 @dataclass
 class Turn:
-    """A running turn. Mutable: it gathers our own signals and in the end its outcome."""
+    """A running turn. Mutable: it gathers our own signals and in the end its outcome.
+
+    `adopted` says that an earlier daemon has spawned it. `keep` stores the record, where a later daemon may
+    adopt the turn: what we are about to do must not look like somebody else's doing then.
+    """
 
     record: TurnRecord
     child: Child
@@ -80,6 +86,8 @@ class Turn:
     strayed: bool = False
     memory_limit_bytes: int | None = None
     oom_kills: OomHistory = field(default_factory=OomHistory)
+    adopted: bool = False
+    keep: Callable[[Turn], Awaitable[None]] | None = None
     outcome: Outcome | None = None
     exited: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -95,16 +103,27 @@ class Turn:
         return self.record.session_id or (init.session_id if init else None)
 
     @property
+    def root(self) -> TurnRoot:
+        """By what its processes are recognised."""
+        child = self.child
+        return TurnRoot(
+            self.record.turn, self.session_id, child.pid, child.start, child.scope, adopted=self.adopted
+        )
+
+    @property
     def has_result(self) -> bool:
         """Whether the last round has its result, as far as the output has been followed."""
         seen = self.output.seen
         return seen.result is not None and not seen.round_open
 
-    def send(self, number: int, cause: Cause) -> bool:
+    async def send(self, number: int, cause: Cause) -> bool:
         """Signal claude itself and remember why; answer whether it was still there.
 
         A signal to a process that has ended already ended nothing, so it is not evidence.
         """
+        if not self.child.signal(0):
+            return False
+        await self._note(SentSignal(number, cause, self.output.stdout_bytes))
         sent = SentSignal(number, cause, self.output.stdout_bytes)
         delivered = self.child.signal(number)
         if delivered:
@@ -114,10 +133,36 @@ class Turn:
     async def kill(self, cause: Cause) -> Leftovers:
         """Kill everything of the turn; return when nothing is left, or at the limit with what is."""
         if self.child.signal(0):  # alive: it is this that ends it
-            self.sent.append(SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes))
+            sent = SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes)
+            self.sent.append(sent)
+            await self._note(sent)
         leftovers = await self.child.empty()
         self.still_alive = leftovers.alive
         return leftovers
+
+    async def _note(self, *sent: SentSignal) -> None:
+        """Store what we are about to do to the turn."""
+        if self.keep is None:
+            return
+        self.record = replace(
+            self.record,
+            sent=(*self.record.sent, *sent),
+            stopped_after_result=self.stopped_after_result,
+            timed_out=self.timed_out,
+        )
+        await self.keep(self)
+
+    async def go_on(self) -> None:
+        """Do again what an earlier daemon had begun to do to the turn, or may just not have come to do."""
+        kills = [sent.cause for sent in self.sent if sent.signal == signal.SIGKILL]
+        if kills:
+            await self.kill(kills[-1])
+        elif self.timed_out:
+            await self.time_out()
+        elif self.stopped_after_result:
+            await self.end_after_result()
+        elif self.sent:
+            self.child.signal(signal.SIGINT)
 
     def notice_activity(self, *, stall_after_seconds: float) -> None:
         """Take note of what claude is doing now and since when; called after each look at the output."""
@@ -140,6 +185,7 @@ class Turn:
 
     async def end_after_result(self) -> None:
         """End a claude that stays although its result is out: ask first, then kill everything."""
+        await self._note()
         self.child.signal(signal.SIGTERM)
         with anyio.move_on_after(TERMINATE_SECONDS):
             await self.exited.wait()
@@ -160,7 +206,7 @@ class Turn:
 
     async def time_out(self) -> None:
         """End a turn whose time is over: interrupt claude, and kill everything if that does not end it."""
-        self.send(signal.SIGINT, Cause.TIMEOUT)
+        await self.send(signal.SIGINT, Cause.TIMEOUT)
         with anyio.move_on_after(TIME_OUT_SECONDS):
             await self.exited.wait()
             return

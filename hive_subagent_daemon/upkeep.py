@@ -6,6 +6,7 @@ import logging
 import signal
 import subprocess
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,9 +29,17 @@ HOUSEKEEPING_SECONDS: Final = 3600.0
 _VERSION_SECONDS: Final = 20.0
 
 
+@dataclass
+class Stop:
+    """That the daemon was asked to stop, and whether for good whatever systemd says: by Ctrl-C (SIGINT)."""
+
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    for_good: bool = False
+
+
 @asynccontextmanager
 async def upkeep(
-    config: Config, parts: Parts, *, notifier: Notifier, stop: anyio.Event, reloading: Reloading
+    config: Config, parts: Parts, *, notifier: Notifier, stop: Stop, reloading: Reloading
 ) -> AsyncIterator[None]:
     """Keep everything up until the block is left; SIGTERM and SIGINT set `stop`."""
     async with anyio.create_task_group() as tasks:
@@ -56,7 +65,7 @@ async def _take_signals(
     parts: Parts,
     *,
     notifier: Notifier,
-    stop: anyio.Event,
+    stop: Stop,
     hang_up: Callable[[], None],
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -73,7 +82,8 @@ async def _take_signals(
                 case _:
                     _log.info("stopping at %s", number.name)
                     notifier.stopping()
-                    stop.set()
+                    stop.for_good = stop.for_good or number is signal.SIGINT
+                    stop.asked.set()
 
 
 async def _reload(reloading: Reloading, notifier: Notifier) -> None:

@@ -59,11 +59,13 @@ class Crashes:
         *,
         setting: Setting = USUAL,
         check_more: Callable[[Daemon], object] = nothing_more,
+        settle: Callable[[Daemon], object] = nothing_more,
     ) -> None:
         """Begin with no crash."""
         self.folder = folder
         self.setting = setting
         self.check_more = check_more
+        self.settle = settle
         self.forks = forks
         self.tried = 0
         self.deliveries = 0
@@ -105,6 +107,7 @@ class Crashes:
                 confirmed = self.crash(daemon, instants)
                 fork = self.forks.boot(daemon)
                 try:
+                    self.settle(daemon)
                     check(daemon, confirmed)
                     self.deliveries += sinks.check(daemon, most=len(instants) + 1)
                     self.check_more(daemon)

@@ -48,9 +48,9 @@ class Fork:
         signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         self.ends()
 
-    def stop(self) -> int:
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask the daemon to stop, and return its exit code."""
-        signal.pidfd_send_signal(self.pidfd, signal.SIGTERM)
+        signal.pidfd_send_signal(self.pidfd, number)
         return self.ends()
 
 

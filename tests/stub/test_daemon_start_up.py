@@ -48,10 +48,8 @@ def test_allow_root_sets_the_sandbox_mark_for_the_child(own_daemon: Daemon) -> N
     assert own_daemon.play("a", success())["outcome"] == "completed"
 
 
-LATER = "not available in this version"
 WRONG = [
     pytest.param({"colour": "blue"}, ("colour",), id="unknown-key"),
-    pytest.param({"on_restart": "adopt"}, ("on_restart", LATER), id="adopt"),
     pytest.param({"on_restart": "maybe"}, ("on_restart", "stop"), id="unknown-value"),
     pytest.param(
         {"idle_exit_seconds": 5}, ("idle_exit_seconds", "not available in this version"), id="idle-exit"

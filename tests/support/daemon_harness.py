@@ -75,10 +75,10 @@ class Daemon(ScriptedDaemon):
         self.process = None
         return code
 
-    def stop(self) -> int:
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask the daemon to stop and wait until it has."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(number)
         return self.ends()
 
     def kill(self) -> None:
@@ -101,7 +101,7 @@ class Daemon(ScriptedDaemon):
         """Stop the daemon if it runs; fail when it does not stop or leaves a process."""
         if self.process is not None:
             try:
-                self.stop()
+                self.stop(signal.SIGINT)  # for good: no turn is left for a later daemon
             finally:
                 if self.process is not None:
                     self.process.kill()

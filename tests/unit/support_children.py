@@ -54,6 +54,10 @@ class FakeChild:
         self.gone = anyio.Event()
         self._stdout = stdout
 
+    def hold(self) -> bool:
+        """Answer whether it lives."""
+        return self.pid != 0 and not self.gone.is_set()
+
     async def wait(self) -> Exit:
         """Return how it ended, once it has; at once for one that nobody knows."""
         if self.pid == 0:

@@ -47,14 +47,14 @@ def test_a_key_of_a_later_version_is_told_from_an_unknown_one(tmp_path: Path, to
     assert refusal(tmp_path, toml) == f"DIR/config.toml: {key}: not available in this version"
 
 
-def test_a_value_of_a_later_version_is_told_from_a_wrong_one(tmp_path: Path) -> None:
-    toml = 'on_restart = "adopt"\nscopes.manager = "sytem"'
+def test_a_wrong_word_is_told_with_the_right_ones(tmp_path: Path) -> None:
+    toml = 'on_restart = "adapt"\nscopes.manager = "sytem"'
     assert refusal(tmp_path, toml).splitlines() == [
-        'DIR/config.toml: on_restart: "adopt" is not available in this version: use "stop"',
+        'DIR/config.toml: on_restart: must be "stop" or "adopt", not "adapt" (did you mean "adopt"?)',
         f'DIR/config.toml: scopes.manager: must be {MANAGERS}, not "sytem" (did you mean "system"?)',
     ]
-    assert refusal(tmp_path, flags=Flags(scopes="root", on_restart="adopt")).splitlines() == [
-        '--on-restart: "adopt" is not available in this version: use "stop"',
+    assert refusal(tmp_path, flags=Flags(scopes="root", on_restart="keep")).splitlines() == [
+        '--on-restart: must be "stop" or "adopt", not "keep"',
         f'--scopes: must be {MANAGERS}, not "root"',
     ]
 

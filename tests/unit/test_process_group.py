@@ -275,7 +275,7 @@ async def test_what_an_earlier_daemon_left_is_found_signalled_and_killed(tmp_pat
     assert is_alive(pid)
     assert left.signal(signal.SIGINT) is (known == "pid")
     with anyio.fail_after(LIMIT_SECONDS):
-        assert await left.wait() == ExitUnknown()
+        assert await left.wait() in (Signalled(signal.SIGINT), ExitUnknown())  # as far as the kernel tells
         leftovers = await left.empty()
     assert leftovers.alive == ()
     assert not [one for one in (*pids, pid) if is_alive(one)]

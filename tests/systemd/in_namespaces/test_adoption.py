@@ -1,0 +1,192 @@
+"""Turns in scopes outlive a restart, an upgrade and a crash of their daemon, but not a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.stub.steps import call, endless, exit_with, held, init, reach, result, success, wait_for
+from tests.support.processes import eventually, is_alive
+from tests.support.scripted_daemon import Setting
+from tests.systemd.managers import SYSTEM, cgroup_of
+from tests.systemd.service_harness import Units, write_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import TellFigure
+    from tests.systemd.conftest import MakeService
+    from tests.systemd.service_harness import Service
+
+SEED = 20260101
+ADOPTING = Setting(top={"on_restart": "adopt"})
+
+
+@pytest.fixture
+def adopting(make_service: MakeService) -> Service:
+    """Run a daemon that adopts."""
+    return make_service(ADOPTING).boot()
+
+
+def restart(service: Service) -> None:
+    """Restart it as an administrator does."""
+    service.restart()
+
+
+def crash(service: Service) -> None:
+    """Kill it and let systemd start it again."""
+    pid = service.main_pid
+    service.kill()
+    service.is_back(pid)
+
+
+def upgrade(service: Service) -> None:
+    """Install another package, at another path, and restart."""
+    service.program = write_program(service.folder / "newer")
+    service.install()
+    service.restart()
+    assert str(service.folder / "newer") in service.show("ExecStart")
+
+
+@pytest.mark.parametrize("end", [restart, crash, upgrade])
+def test_a_running_turn_does_not_notice(adopting: Service, end: Callable[[Service], None]) -> None:
+    """The same process in the same scope; then its one loose end, and no unit is left."""
+    turn = adopting.start("x", held("go")).content
+    place, daemon = cgroup_of(turn["pid"]), adopting.main_pid
+    end(adopting)
+    assert adopting.main_pid != daemon
+    found = adopting.status_of("x")
+    assert (found["state"], found["turn"]) == ("running", turn["turn"])
+    assert cgroup_of(turn["pid"]) == place
+    adopting.open_gate("go")
+    assert adopting.loose_end("x")["outcome"] == "completed"
+    assert len(adopting.loose_ends("x")) == 1
+    eventually(lambda: not adopting.turn_units(), what="no unit of the turn")
+    assert adopting.resume("x")["outcome"] == "completed"
+
+
+def test_its_exit_is_told_and_its_interrupt_works(adopting: Service) -> None:
+    """Also of what is nobody's child of the daemon; a forced one empties the scope."""
+    adopting.start("code", [init(), reach("up"), wait_for("go"), exit_with(3)])
+    adopting.reached("up")
+    pids = {name: adopting.start(name, endless()).content["pid"] for name in ("soft", "hard")}
+    adopting.restart()
+    adopting.open_gate("go")
+    kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    assert adopting.loose_end("code")["outcome"] == ("failed" if kernel >= (6, 15) else "lost")
+    for name, force in (("soft", False), ("hard", True)):
+        adopting.ok("interrupt", name=name, force=force)
+        assert adopting.loose_end(name)["cause"] == ("forced interrupt" if force else "interrupt")
+        assert not is_alive(pids[name])
+    eventually(lambda: not adopting.turn_units(), what="no unit of a turn")
+
+
+def test_whoever_calls_from_inside_an_adopted_turn_is_known(adopting: Service) -> None:
+    """By the cgroup of its scope, which the daemon has not made itself."""
+    adopting.start("x", [init(), reach("up"), wait_for("go"), call(adopting.port, "answer"), result()])
+    adopting.reached("up")
+    adopting.restart()
+    adopting.open_gate("go")
+    adopting.reached("answer")
+    assert " 403" in (adopting.scripts / "answer").read_text()
+    assert adopting.loose_end("x")["outcome"] == "completed"
+
+
+def test_a_stop_is_for_good(adopting: Service) -> None:
+    """The turns are stopped and reported, by the next daemon too."""
+    pid = adopting.start("x", endless()).content["pid"]
+    adopting.restart()
+    adopting.stop()
+    assert not is_alive(pid)
+    assert not adopting.turn_units()
+    adopting.boot()
+    [end] = adopting.loose_ends("x")
+    assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
+
+
+def test_a_turn_that_ended_while_no_daemon_ran_is_judged_by_what_it_left(make_service: MakeService) -> None:
+    """It has its result; its slice is gone afterwards."""
+    service = make_service(ADOPTING, units=Units(lines=("RestartSec=3s",))).boot()
+    pid = service.start("x", held("go"), success("again")).content["pid"]
+    daemon = service.main_pid
+    service.kill()
+    service.open_gate("go")
+    eventually(lambda: not is_alive(pid), what="the turn's end")
+    service.is_back(daemon)
+    [end] = [service.loose_end("x")]
+    assert end["outcome"] == "completed"
+    assert not service.turn_units()
+
+
+def test_process_groups_inside_a_service_are_not_promised_to_survive(make_service: MakeService) -> None:
+    """systemd kills what is left in the service: the daemon says so and stops them itself."""
+    setting = Setting(top={"on_restart": "adopt"}, tables={"scopes": {"manager": "off"}})
+    service = make_service(setting).boot()
+    assert 'on_restart = "adopt" has no effect' in service.ok("status").text
+    service.start("x", endless())
+    service.restart()
+    [end] = service.loose_ends("x")
+    assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
+
+
+def test_a_sigterm_of_somebody_else_counts_as_a_restart(adopting: Service) -> None:
+    """Nothing says that it is for good: the turn goes on, and the next daemon has it."""
+    turn = adopting.start("x", held("go")).content
+    daemon = adopting.main_pid
+    os.kill(daemon, signal.SIGTERM)
+    eventually(lambda: not is_alive(daemon), what="the daemon's end")
+    assert is_alive(turn["pid"])
+    SYSTEM.systemctl("start", "--", adopting.unit)
+    assert adopting.status_of("x")["turn"] == turn["turn"]
+    adopting.open_gate("go")
+    assert adopting.loose_end("x")["outcome"] == "completed"
+
+
+def end_again_and_again(service: Service, *, times: int) -> int:
+    """Restart or crash it so often over three turns, some ending meanwhile; return how many there were."""
+    chance = random.Random(SEED)
+    begun: dict[str, str] = {}
+    running: dict[str, str] = {}
+    for number in range(times):
+        for name in sorted({"a", "b", "c"} - running.keys()):
+            turn = service.start(name, held(f"go-{name}-{number}")).content["turn"]
+            begun[turn], running[name] = name, f"go-{name}-{number}"
+        ending = [name for name in sorted(running) if chance.random() < 0.6]
+        daemon = service.main_pid
+        if chance.random() < 0.5:
+            service.kill()  # the turns end before the next daemon comes
+            for name in ending:
+                service.open_gate(running.pop(name))
+            service.is_back(daemon)
+        else:
+            for name in ending:
+                service.open_gate(running.pop(name))
+            service.restart()
+        for name in ending:
+            service.finished(name)
+    for name, gate in running.items():
+        service.open_gate(gate)
+        service.finished(name)
+    stored = [json.loads(path.read_text()) for path in (service.state / "loose-ends").iterdir()]
+    ends = {end["id"]: end["outcome"]["verdict"]["kind"] for end in stored}
+    assert ends == dict.fromkeys(begun, "completed")
+    return len(begun)
+
+
+def test_restarts_and_crashes_lose_no_turn(make_service: MakeService, figure: TellFigure) -> None:
+    """Ten in turn, at moments of a seed."""
+    service = make_service(ADOPTING, units=Units(lines=("RestartSec=500ms",))).boot()
+    figure(f"adoption under systemd: 10 ends of the daemon, {end_again_and_again(service, times=10)} turns")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_many_restarts_and_crashes_lose_no_turn(make_service: MakeService, figure: TellFigure) -> None:
+    """Likewise, ten times as often."""
+    service = make_service(ADOPTING, units=Units(lines=("RestartSec=500ms",))).boot()
+    figure(f"adoption under systemd: 100 ends of the daemon, {end_again_and_again(service, times=100)} turns")
