@@ -81,7 +81,7 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         return Verdict(
             OutcomeKind.COMPLETED,
             oom=evidence.oom,
-            text=result.text,
+            text=_whole_text(result, evidence),
             warnings=warnings,
             cost_usd=result.cost_usd,
             rounds=result.rounds,
@@ -100,6 +100,18 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         rounds=result.rounds,
         at_own_bound=result.subtype in classify.AT_OWN_BOUND,
     )
+
+
+def _whole_text(result: Result, evidence: Evidence) -> str:
+    """Return the text of a result; of a steered turn also those of its earlier rounds, which ended before it.
+
+    A message can come just after the report that the turn was for: the last words then are about that only.
+    """
+    texts = [earlier.result.text for earlier in evidence.seen.earlier if earlier.result is not result]
+    before = [text for text in texts if text] if evidence.steerable else []
+    if not before:
+        return result.text
+    return "\n\n".join((result.text, "Before that, in the same turn:", *before))
 
 
 def _is_success(result: Result) -> bool:
