@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hive_subagent_daemon import clock
+from hive_subagent_daemon.values import MOST_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,8 +130,8 @@ def waited(answer: Answer) -> str:
 
 
 def _in_the_tree(subagent: Answer) -> str:
-    """Show a running subagent below the one that started it."""
-    below = (subagent.get("depth") or 1) - 1 if subagent["state"] == "running" else 0
+    """Show a running subagent below the one that started it, one of a damaged record no deeper than any."""
+    below = min(subagent.get("depth") or 1, MOST_DEPTH) - 1 if subagent["state"] == "running" else 0
     return f"{'  ' * below}{'└ ' if below else ''}{_subagent_line(subagent)}"
 
 

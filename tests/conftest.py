@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 TellFigure = Callable[[str], None]
 FIGURE = "figure"
@@ -14,6 +15,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what scripts/test passes on."""
     parser.addoption("--long", action="store_true", help="also run the tests marked long")
     parser.addoption("--require-all", action="store_true", help="fail when a test was skipped")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let properties be tried with the same examples each time, with --long with new ones, at any pace."""
+    same = not config.getoption("--long")
+    settings.register_profile("usual", deadline=None, derandomize=same, print_blob=True)
+    settings.load_profile("usual")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -27,7 +27,7 @@ def reload(daemon: Daemon, *, said: str = DONE) -> str:
 
 def asked(port: int, secret: str | None) -> bytes:
     """Send one call and return the status and the body of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
     connection.request("POST", "/mcp", b"{}", headers)
     response = connection.getresponse()

@@ -22,7 +22,7 @@ KINDS = [
 
 def status_of(daemon: Daemon, **headers: str) -> int:
     """Send a request with these headers and return the status of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
     try:
         connection.request("POST", "/mcp", b"{}", {"Content-Type": "application/json"} | headers)
         return connection.getresponse().status

@@ -108,7 +108,7 @@ def test_it_ends_by_signals_as_claude_does(bench: Bench, number: int, code: int)
     with bench.start(bench.spawn("--session-id", "s", turns=[[init(), reach("up"), forever()]])) as process:
         eventually((bench.folder / "up").exists)
         process.send_signal(number)
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
     assert process.returncode == code
     registry = bench.folder / ".claude" / "sessions" / f"{process.pid}.json"
     assert registry.exists() == (number == signal.SIGKILL)

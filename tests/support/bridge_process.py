@@ -16,7 +16,7 @@ from tests.support.scripted_daemon import REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 30.0
 
 
 def bridge_words(port: int, *options: str) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 40.0
 FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["LISTENING", "REPOSITORY", "WITHOUT_OVERRIDE", "Daemon", "Setting", "toml"]
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)/mcp")
-START_LIMIT_SECONDS = 20.0
-STOP_LIMIT_SECONDS = 15.0
+START_LIMIT_SECONDS = 60.0
+STOP_LIMIT_SECONDS = 30.0
 # Root reads and writes everything; without these two rights it is like any other user.
 WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 def http_reply(status: int, body: str) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.peer import Peer
 
-LIMIT_SECONDS = 5.0
+LIMIT_SECONDS = 20.0
 READ_BYTES = 65536
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 

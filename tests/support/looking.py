@@ -18,7 +18,7 @@ class Looked:
 
 def look(port: int, path: str, *, method: str = "GET", **headers: str) -> Looked:
     """Ask for a path on a connection of its own; an underscore in a header's name stands for a dash."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         connection.request(method, path, headers=named)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NOBODY = 65534
-RESULT_LIMIT_SECONDS = 10.0
+RESULT_LIMIT_SECONDS = 30.0
 
 # A child of another user cannot load modules from a folder closed to it; name look-ups need this one.
 "localhost".encode("idna")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.tools import Subagents
 
-START_LIMIT_SECONDS = 10.0
+START_LIMIT_SECONDS = 30.0
 MAX_PROMPT_BYTES = 1000
 SECURITY = TransportSecuritySettings(
     enable_dns_rebinding_protection=True, allowed_hosts=["127.0.0.1:*", "localhost"], allowed_origins=[]

@@ -19,7 +19,7 @@ NO_ANSWER = 70
 INSIDE = "HIVE_SUBAGENT_TEST_MACHINE"
 NAMESPACES = "namespaces"
 UML = "uml"
-UML_LIMIT_SECONDS = 150
+UML_LIMIT_SECONDS = 300
 KINDS = {
     NAMESPACES: [str(HERE / "boot_namespaces.sh")],
     # The real claude takes up to 250 MiB; then there are two Pythons and systemd.

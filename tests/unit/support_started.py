@@ -15,7 +15,7 @@ from tests.support.processes import POLL_SECONDS, eventually, is_alive
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 PATH = os.environ.get("PATH", os.defpath)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.output import Output
     from hive_subagent_daemon.records import SubagentRecord
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 POLL_SECONDS = 0.002
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 Json = dict[str, Any]

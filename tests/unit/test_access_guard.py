@@ -78,7 +78,7 @@ class Trial:
         self.sent.clear()
         self.incoming = self.incoming or [{"type": "http.request", "body": b"", "more_body": False}]
         guard = AccessGuard(self.application, AccessRule(1000, self.turn_of_peer))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await guard(scope, self.receive, self.send)
 
 

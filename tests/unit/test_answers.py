@@ -164,3 +164,9 @@ def test_a_loose_end_shows_its_id_the_numbers_and_the_beginning_of_its_text() ->
 def test_a_closing_names_what_it_did_not_know() -> None:
     assert answers.closed({"closed": ["a", "b"], "unknown": ["c"]}) == "Closed: a, b. Unknown: c."
     assert answers.closed({"closed": [], "unknown": []}) == "Nothing closed."
+
+
+def test_a_depth_that_no_turn_can_have_widens_no_line() -> None:
+    """A damaged record holds any number: this one took all memory as an indentation."""
+    shown = answers.status_shown(sample.STATUS | {"subagents": [sample.RUNNING | {"depth": 3_398_745_031}]})
+    assert len(shown) < 2000

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import archive
@@ -195,7 +195,6 @@ FAILURES = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=5), FAILURES, FAILURES)
 def test_after_a_failure_at_any_step_the_rest_can_be_done_or_undone(
     tmp_path_factory: pytest.TempPathFactory, taken: list[int], first: Renames, second: Renames

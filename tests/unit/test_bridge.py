@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-END_SECONDS = 10.0
+END_SECONDS = 30.0
 CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "start"}}
 PING = {"jsonrpc": "2.0", "id": 8, "method": "ping"}
 

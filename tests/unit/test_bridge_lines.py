@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.bridge_lines import LineSplitter, TooLong
@@ -16,14 +16,12 @@ def lines_of(pieces: list[bytes], most_bytes: int = 100) -> list[bytes | TooLong
     return [line for piece in pieces for line in splitter.feed(piece)]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=20)))
 def test_the_pieces_do_not_matter(pieces: list[bytes]) -> None:
     whole = b"".join(pieces)
     assert lines_of(pieces, 1000) == whole.split(b"\n")[:-1] == lines_of([whole], 1000)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=20)), st.integers(0, 10))
 def test_what_is_too_long_is_dropped_and_told_in_its_place(pieces: list[bytes], most_bytes: int) -> None:
     lines = b"".join(pieces).split(b"\n")[:-1]

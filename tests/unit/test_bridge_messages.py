@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.bridge_lines import TooLong
@@ -230,7 +230,6 @@ def test_characters_that_are_no_utf_8_reach_the_daemon_escaped(conversation: Con
     assert json.loads(asked.call.body)["params"]["arguments"] == "\ud800"
 
 
-@settings(deadline=None)
 @given(st.binary() | JSON_LINES)
 def test_every_line_is_understood_somehow(line: bytes) -> None:
     asked = Conversation(LISTING).understood(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import classify
@@ -186,7 +186,6 @@ def test_an_empty_stderr_tells_nothing(*, began: bool) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")), st.booleans())
-@settings(deadline=None)
 def test_any_words_on_stderr_have_a_class(stderr: str, began: object) -> None:
     found = classify.of_stderr(stderr, began=bool(began))
     assert (found is None) == (not stderr)
@@ -232,7 +231,6 @@ def test_a_time_of_claudes_is_told_unless_no_calendar_has_it(seconds: int, text:
 
 
 @given(st.text(st.characters(codec="utf-8")), st.integers(0, 10**12))
-@settings(deadline=None)
 def test_no_words_make_the_reading_of_a_limit_fail(text: str, number: int) -> None:
     for words in (text, f"{text} limit reached|{number}", f"resets {text}"):
         until = classify.limited_until(words)

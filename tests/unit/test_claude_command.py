@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import claude_command
@@ -110,7 +110,6 @@ def parsed(argv: tuple[str, ...]) -> dict[str, str | None]:
 
 
 @given(texts, texts.filter(bool), texts, st.booleans())
-@settings(deadline=None)
 def test_every_value_arrives_as_it_is_and_the_fixed_flags_are_always_there(
     name: str, model: str, prompt_file: str, resumes: object
 ) -> None:
@@ -155,7 +154,6 @@ def test_everything_else_of_the_daemons_environment_is_passed_as_it_is() -> None
 
 
 @given(st.dictionaries(st.one_of(st.sampled_from([*WITHHELD, *PASSED]), texts), texts, max_size=12))
-@settings(deadline=None)
 def test_a_variable_is_passed_unchanged_or_not_at_all(daemon: dict[str, str]) -> None:
     child = environment(daemon)
     for key, value in daemon.items():
@@ -307,7 +305,6 @@ def test_a_program_that_is_not_executable_is_refused_as_such(program: Path, tmp_
 
 
 @given(texts)
-@settings(deadline=None)
 def test_a_prompt_never_begins_with_a_slash_and_is_otherwise_unchanged(prompt: str) -> None:
     """claude would run it as a local command (facts, section 5)."""
     sent = claude_command.prompt_bytes(prompt).decode()

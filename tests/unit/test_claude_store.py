@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.claude_store import ClaudeStore
@@ -175,7 +175,6 @@ PIECES = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=3), min_size=1, max_size=6))
 def test_a_transcript_that_grows_has_the_titles_of_one_read_at_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[str]]

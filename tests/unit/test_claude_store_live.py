@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import procfs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SID = "e66b3f17-15ec-4d37-ad47-2f01dadc9f94"
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 
 
 def entry(process: procfs.Process, **changed: object) -> dict[str, object]:
@@ -166,7 +166,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["sessionId", "procStart", "startedAt", "cwd", "name"]), JSON))
 def test_fields_of_any_type_are_no_error(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]

@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.claude_store import ClaudeStore, project_slug
@@ -70,7 +70,6 @@ def javascript_hash(text: str) -> int:
 TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=60)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=12).map("/".join))
 def test_any_path_has_a_slug_of_kept_letters_dashes_and_perhaps_a_hash(path: str) -> None:
     """Astral characters count twice, lone surrogates (bytes that are not UTF-8) once."""

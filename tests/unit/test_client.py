@@ -30,7 +30,7 @@ from tests.support.served_tools import served, served_on_tcp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import clock
@@ -24,7 +24,6 @@ def test_a_time_is_told_in_utc_with_milliseconds() -> None:
 
 
 @given(moments)
-@settings(deadline=None)
 def test_a_time_survives_as_text_to_the_millisecond(moment: datetime) -> None:
     read = clock.from_text(clock.as_text(moment))
     assert timedelta(0) <= moment - read < timedelta(milliseconds=1)
@@ -32,7 +31,6 @@ def test_a_time_survives_as_text_to_the_millisecond(moment: datetime) -> None:
 
 
 @given(st.lists(moments, min_size=2, max_size=30))
-@settings(deadline=None)
 def test_turn_ids_sort_in_their_order_though_the_clock_steps_back(times: list[datetime]) -> None:
     ids: list[str] = []
     for moment in times:
@@ -59,7 +57,6 @@ def test_a_turn_id_sorts_behind_the_last_one_of_a_day_or_year(before: str) -> No
 
 
 @given(moments)
-@settings(deadline=None)
 def test_an_id_of_ours_is_told_from_any_other_text(moment: datetime) -> None:
     turn = clock.new_turn_id(moment, None)
     assert clock.is_turn_id(turn)
@@ -78,7 +75,6 @@ def test_an_id_of_ours_is_told_from_any_other_text(moment: datetime) -> None:
 
 
 @given(moments)
-@settings(deadline=None)
 def test_a_turn_id_tells_when_its_turn_began(moment: datetime) -> None:
     told = clock.turn_time(clock.new_turn_id(moment, None))
     assert timedelta(0) <= moment - told < timedelta(seconds=1)

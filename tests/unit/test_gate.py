@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.gate import ChildSpec
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 
 
 async def released(spec: ChildSpec) -> tuple[object, bytes]:

@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from hive_subagent_daemon.judge import ERROR_CHARACTERS, judge
 from hive_subagent_daemon.skim import Seen
@@ -52,7 +52,6 @@ def test_the_verdict_follows_from_the_evidence(found: Evidence, expected: tuple[
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_completed_needs_a_result_that_stands_and_says_so(found: Evidence) -> None:
     verdict = judge(found)
     if verdict.kind is OutcomeKind.COMPLETED:
@@ -66,7 +65,6 @@ def test_completed_needs_a_result_that_stands_and_says_so(found: Evidence) -> No
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_our_signal_before_any_result_means_killed_by_its_sender(found: Evidence) -> None:
     last = found.seen.result
     stands = last is not None and not last.aborted and not found.seen.round_open
@@ -78,7 +76,6 @@ def test_our_signal_before_any_result_means_killed_by_its_sender(found: Evidence
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_a_result_before_our_signal_wins(found: Evidence) -> None:
     last = found.seen.result
     early = found.sent and found.seen.result_end <= found.sent[0].stdout_bytes
@@ -87,7 +84,6 @@ def test_a_result_before_our_signal_wins(found: Evidence) -> None:
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_an_end_that_nobody_saw_without_a_result_is_never_more_than_lost(found: Evidence) -> None:
     unseen = found.ran and isinstance(found.exit, ExitUnknown) and not found.sent
     if unseen and found.seen.result is None and not counted(found):
@@ -97,7 +93,6 @@ def test_an_end_that_nobody_saw_without_a_result_is_never_more_than_lost(found: 
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_only_a_kill_that_claude_has_not_outlived_and_that_is_not_ours_is_told_as_oom(
     found: Evidence,
 ) -> None:
@@ -110,7 +105,6 @@ def test_only_a_kill_that_claude_has_not_outlived_and_that_is_not_ours_is_told_a
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_a_sigkill_of_nobody_else_with_a_new_kill_of_the_kernel_is_oom(found: Evidence) -> None:
     ours = {sent.signal for sent in found.sent} | ({9} if found.stopped_after_result else set())
     if found.ran and found.exit == Signalled(9) and counted(found) and 9 not in ours:
@@ -118,7 +112,6 @@ def test_a_sigkill_of_nobody_else_with_a_new_kill_of_the_kernel_is_oom(found: Ev
 
 
 @given(any_evidence)
-@settings(deadline=None)
 def test_every_verdict_has_the_fields_of_its_kind_and_no_others(found: Evidence) -> None:
     verdict = judge(found)
     kind = verdict.kind

@@ -33,7 +33,7 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 async def received(client: Client, *, at_most: int = 65536) -> bytes:
     """Receive what comes until the server closes."""
     content = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while len(content) < at_most:
             await anyio.wait_readable(client.sock)
             try:
@@ -220,7 +220,7 @@ async def test_a_body_that_is_no_http_is_answered_once_whatever_the_application_
 
         monkeypatch.setattr(EdgeProtocol, "send_400_response", answer_at_the_same_time)
         await client.send_raw(CHUNKED)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not edge.turns_asked:
                 await anyio.lowlevel.checkpoint()
         await client.send_raw(rest)

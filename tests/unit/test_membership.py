@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import membership, procfs
@@ -84,7 +84,6 @@ trees = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=25)
 
 
 @given(trees, st.sets(st.integers(0, 15), max_size=4))
-@settings(deadline=None)
 def test_descendants_are_the_closure_even_of_a_table_with_rings(
     pairs: list[tuple[int, int]], at: set[int]
 ) -> None:

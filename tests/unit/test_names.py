@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.errors import RefusedError
@@ -63,7 +63,6 @@ def test_a_long_wrong_name_is_not_repeated_in_full() -> None:
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from(ALLOWED)), max_size=70))
-@settings(deadline=None)
 def test_a_name_is_taken_if_and_only_if_it_keeps_to_the_rule(name: str) -> None:
     allowed = 1 <= len(name) <= 63 and set(name) <= set(ALLOWED)
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\n\r\n"
 NOTHING = {"reason": "nothing", "text": ""}
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 
 
 def answer(**fields: object) -> bytes:

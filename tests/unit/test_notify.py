@@ -45,7 +45,7 @@ class Systemd:
     async def next_messages(self, number: int) -> list[str]:
         """Wait for so many messages."""
         messages: list[str] = []
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while len(messages) < number:
                 await anyio.wait_readable(self.socket)
                 messages += self.heard()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.support.offline_model_replies import Json
 
-LIMIT_SECONDS = 5.0
+LIMIT_SECONDS = 30.0
 BASH: Json = {"name": "Bash", "input_schema": {"type": "object"}}
 
 

@@ -152,7 +152,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_the_age_is_never_negative_nor_older_than_the_turn_or_its_last_known_output(
     tmp_path: Path, moves: list[tuple[float, bool, float]]
 ) -> None:

@@ -57,7 +57,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 @given(any_turn_record)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_a_turn_record_comes_back_as_it_was(records: Records, record: TurnRecord) -> None:
     folder = records.begin_turn(record)
     assert records.turns() == [(TURN, "reviewer", record)]
@@ -70,7 +70,7 @@ def test_a_turn_record_comes_back_as_it_was(records: Records, record: TurnRecord
 
 
 @given(any_outcome)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_a_loose_end_and_what_is_remembered_come_back_as_they_were(records: Records, last: Outcome) -> None:
     end = LooseEnd(TURN, "title", last, None)
     remembered = SubagentRecord("reviewer", "/d", SESSION, None, None, last)

@@ -130,7 +130,7 @@ async def test_at_the_end_of_the_daemon_it_is_tried_once_more_and_then_left_to_t
     to_stop = slices_in(tmp_path)
     await to_stop.add(A)
     setattr(systemd, way, True)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(to_stop.run, systemd.stop_unit)
             await until(lambda: systemd.asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.transcript_titles import END_BYTES, normalized, titles_in
@@ -236,7 +236,6 @@ PIECES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PIECES, max_size=30).map(b"".join), st.lists(PIECES, max_size=10).map(b"".join))
 def test_any_bytes_give_titles_and_never_an_error(head: bytes, tail: bytes) -> None:
     """Whatever lies in the folder, a start goes on."""
@@ -259,7 +258,6 @@ def last_value(text: str, key: str) -> str | None:
     return best
 
 
-@settings(deadline=None)
 @given(st.lists(PIECES, max_size=30).map(b"".join))
 def test_what_a_plain_scan_of_the_text_finds_is_found(content: bytes) -> None:
     """The quick scan over bytes agrees with the slow one over characters."""
@@ -271,7 +269,6 @@ def test_what_a_plain_scan_of_the_text_finds_is_found(content: bytes) -> None:
         assert normalized(title) in titles_in((content,))
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), min_size=1, max_size=6))
 def test_the_last_custom_title_wins(titles: list[str]) -> None:
     """Whatever text the titles are, the record is read back exactly."""

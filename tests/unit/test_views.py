@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon import views
@@ -102,7 +102,6 @@ entries = st.lists(
 
 
 @given(entries, st.integers(1, 12))
-@settings(deadline=None)
 def test_as_many_entries_as_fit_are_shown_and_at_least_one(
     given_entries: list[views.Json], most: int
 ) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.support.edge import Client
 
-STOP_LIMIT_SECONDS = 2.0
+STOP_LIMIT_SECONDS = 8.0
 QUIET = logging.WARNING
 HALF_A_REQUEST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
 

@@ -163,7 +163,7 @@ async def test_who_has_shown_the_token_may_stay_and_come_often(
             kept.append(await opened.enter_async_context(edge.client()))
             assert (await kept[-1].call("POST", "/mcp", RIGHT, b"one")).status == 200
         silent = await opened.enter_async_context(edge.client())
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await anyio.wait_readable(silent.sock)  # it is closed: its time is over
         for client in kept:
             assert (await client.call("POST", "/mcp", RIGHT, b"two")).body == b"two"
@@ -185,7 +185,7 @@ async def test_a_stranger_cannot_keep_the_daemon_busy_with_parsing(token: Bearer
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(h11.Connection, "receive_data", counted)
             await client.send_raw(head + pieces)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await anyio.wait_readable(client.sock)
         assert client.sock.recv(65536).startswith(b"HTTP/1.1 401 ")
     assert sum(parsed) <= 2 * edge_protocol.PIECE_BYTES
