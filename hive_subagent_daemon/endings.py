@@ -10,17 +10,14 @@ import anyio
 from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
-    from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.turns import Turn
 
 _log = logging.getLogger(__name__)
 
 CONCLUDE_AGAIN_SECONDS: Final = 0.5
-INPUT_LOOK_SECONDS: Final = 0.1
-INPUT_WRITTEN_SECONDS: Final = 2.0
 
 
 class Keeper:
@@ -59,31 +56,6 @@ async def all_ended(turns: list[Turn], *, within_seconds: float) -> bool:
         for turn in turns:
             await turn.ended.wait()
     return all(turn.ended.is_set() for turn in turns)
-
-
-async def follow_input(turn: Turn, limits: Callable[[], Limits]) -> None:
-    """End the input of a steerable turn soon after its last result: claude waits for nothing else then."""
-    seen_bytes = -1
-    while turn.steering is not None and turn.steering.is_open and not turn.exited.is_set():
-        written = turn.output.stdout_bytes
-        if written != seen_bytes:
-            await in_thread(turn.output.look)
-            seen_bytes = written
-            turn.notice_activity(stall_after_seconds=limits().stall_after_seconds)
-        turn.end_input(grace_seconds=limits().exit_grace_seconds)
-        with anyio.move_on_after(INPUT_LOOK_SECONDS):
-            await turn.exited.wait()
-
-
-async def all_written(turns: Iterable[Turn]) -> None:
-    """Wait for what was said to steerable turns to be in their pipes, for so long at most.
-
-    A line that ends in its middle, because its writer ended, ends claude.
-    """
-    with anyio.move_on_after(INPUT_WRITTEN_SECONDS):
-        for turn in list(turns):
-            if turn.steering is not None:
-                await turn.steering.written()
 
 
 def fields(turn: Turn) -> dict[str, str]:

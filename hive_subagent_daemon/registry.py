@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hive_subagent_daemon import clock, kinship
-from hive_subagent_daemon.endings import (
-    CONCLUDE_AGAIN_SECONDS,
-    Keeper,
-    all_ended,
-    all_written,
-    fields,
-    follow_input,
-    until_ended,
-)
+from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, Keeper, all_ended, fields, until_ended
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
+from hive_subagent_daemon.steering import all_written, follow_input
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome

@@ -194,9 +194,7 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
             return _after_result(seen, event, line_end)
         case Retry():
             return replace(seen, retry=event)
-        case BackgroundBegan():
-            return replace(seen, pending={**seen.pending, event.id: event.description})
-        case BackgroundEnded():
+        case BackgroundBegan() | BackgroundEnded():
             return _after_background(seen, event)
         case LimitTold(resets_at):
             return replace(seen, limited_until=resets_at)
@@ -226,7 +224,9 @@ def _round_begun(seen: Seen, line_end: int) -> Seen:
     return replace(seen, round_open=True, earlier=(*seen.earlier, followed)[-EARLIER_RESULTS:])
 
 
-def _after_background(seen: Seen, event: BackgroundEnded) -> Seen:
+def _after_background(seen: Seen, event: BackgroundBegan | BackgroundEnded) -> Seen:
+    if isinstance(event, BackgroundBegan):
+        return replace(seen, pending={**seen.pending, event.id: event.description})
     cut_off = dict(seen.cut_off)
     if not event.finished and not seen.round_open and event.id in seen.pending:
         cut_off[event.id] = seen.pending[event.id]

@@ -20,8 +20,10 @@ from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.threads import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from hive_subagent_daemon.config_values import Limits
     from hive_subagent_daemon.stream_input import Message
     from hive_subagent_daemon.turns import Turn
 
@@ -29,6 +31,8 @@ PIPE_BYTES: Final = 1024 * 1024  # what an ordinary user may have (fs.pipe-max-s
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 HAND_OVER_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 0.1
+ALL_WRITTEN_SECONDS: Final = 2.0
 
 
 class Steering:
@@ -235,3 +239,28 @@ def _is_deaf(turn: Turn) -> str:
         f"claude does not read what is said to {turn.record.name!r} at the moment, and the message was not "
         "sent: try again in a moment, or interrupt it and continue."
     )
+
+
+async def follow_input(turn: Turn, limits: Callable[[], Limits]) -> None:
+    """End the input of a steerable turn soon after its last result: claude waits for nothing else then."""
+    seen_bytes = -1
+    while turn.steering is not None and turn.steering.is_open and not turn.exited.is_set():
+        written = turn.output.stdout_bytes
+        if written != seen_bytes:
+            await in_thread(turn.output.look)
+            seen_bytes = written
+            turn.notice_activity(stall_after_seconds=limits().stall_after_seconds)
+        turn.end_input(grace_seconds=limits().exit_grace_seconds)
+        with anyio.move_on_after(LOOK_SECONDS):
+            await turn.exited.wait()
+
+
+async def all_written(turns: Iterable[Turn]) -> None:
+    """Wait for what was said to steerable turns to be in their pipes, for so long at most.
+
+    A line that ends in its middle, because its writer ended, ends claude.
+    """
+    with anyio.move_on_after(ALL_WRITTEN_SECONDS):
+        for turn in list(turns):
+            if turn.steering is not None:
+                await turn.steering.written()
