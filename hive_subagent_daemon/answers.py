@@ -101,8 +101,8 @@ def steered(answer: Answer) -> str:
     unread = answer["unread_messages"]
     waiting = f" {unread} messages of yours are not read yet." if unread > 1 else ""
     return (
-        f"Sent to '{answer['name']}' (turn {answer['turn']}): it reads the message after its current step, "
-        f"and its loose end warns if it did not.{waiting}"
+        f"Sent to '{answer['name']}' (turn {answer['turn']}): it reads that after its current step, "
+        f"or its loose end warns.{waiting}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from hive_subagent_daemon.turns import Turn
 from hive_subagent_daemon.undoing import Undoing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hive_subagent_daemon.launcher import Launcher, Placed
     from hive_subagent_daemon.planning import Plan, Planner, TurnRequest
     from hive_subagent_daemon.records import Records
@@ -122,7 +124,7 @@ class Spawner:
             )
             await in_thread(self._records.update_turn, record)
 
-        try:
+        with _told_as_refusals(plan):
             async with AsyncExitStack() as undo:
                 undo.push_async_callback(in_thread, self.undoing.undo, record)
                 if steering is not None:
@@ -138,16 +140,6 @@ class Spawner:
                 if steering is not None:
                     steering.attach()
                 undo.pop_all()
-        except PlacingError as error:
-            message = f"the turn got no scope, so claude was not executed: {error}."
-            raise RefusedError(message) from error
-        except SpawnError as error:
-            message = f"claude could not be executed ({plan.program}): {error}."
-            raise RefusedError(message) from error
-        except OSError as error:
-            what = error.filename or "state directory"
-            message = f"the turn could not be prepared ({what}): {error.strerror or error}."
-            raise RefusedError(message) from error
         began = time.monotonic() if record.began is None else record.began
         return Turn(record, child, output, self.planner.looked_in(record.dir), began, steering=steering)
 
@@ -186,3 +178,20 @@ class Spawner:
             title=f"claude subagent {record.name} of {self.planner.config.agent}, turn {record.turn}",
             stdin_is_fifo=record.steerable,
         )
+
+
+@contextmanager
+def _told_as_refusals(plan: Plan) -> Iterator[None]:
+    """Turn the ways in which a spawn fails into sentences for the parent."""
+    try:
+        yield
+    except PlacingError as error:
+        message = f"the turn got no scope, so claude was not executed: {error}."
+        raise RefusedError(message) from error
+    except SpawnError as error:
+        message = f"claude could not be executed ({plan.program}): {error}."
+        raise RefusedError(message) from error
+    except OSError as error:
+        what = error.filename or "state directory"
+        message = f"the turn could not be prepared ({what}): {error.strerror or error}."
+        raise RefusedError(message) from error

@@ -69,16 +69,12 @@ class Steering:
         self._write()
 
     def attach(self) -> None:
-        """Go on as the writer alone, now that the child reads: its end is noticed from now on."""
-        both_ways, self._writer = self._writer, None
+        """Go on as a writer alone, now that the child reads, so that a child that has gone is noticed."""
+        both_ways = self._writer
         if both_ways is None:
             return
-        try:
+        with suppress(OSError):  # no descriptor is left: then it stays as it is
             self._writer = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # the child has ended already
-            self._broken = self._ends = True
-            self._waiting.clear()
-        finally:
             os.close(both_ways)
         self._pump()
 

@@ -22,7 +22,7 @@ start, lost. Where a notice of hive-subagent wakes you at each end, you need not
 4. killed and lost mean that work was cut off in the middle: files may be half written. Look at what is \
 there before you build on it, and say so when you continue.
 5. continue gives the same subagent another turn, with all that it remembers: an answer, a correction, the \
-next step.
+next step. One started with steerable true can be corrected while it runs, by steer.
 6. Close each loose end that you have dealt with by close_loose_ends.
 
 Is it still working? status shows age_seconds, the age of its last output. Seconds: it works. A model call \
