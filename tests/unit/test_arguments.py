@@ -17,6 +17,7 @@ from hive_subagent_daemon.arguments import (
     InterruptArguments,
     StartArguments,
     StatusArguments,
+    SteerArguments,
     WaitArguments,
     checked_arguments,
     input_schema,
@@ -32,6 +33,7 @@ MODELS: dict[str, type[Arguments]] = {
     "get_loose_ends": GetLooseEndsArguments,
     "close_loose_ends": CloseLooseEndsArguments,
     "wait": WaitArguments,
+    "steer": SteerArguments,
 }
 VALID: dict[str, dict[str, Any]] = {
     "start": {"name": "a", "prompt_file": "p.md"},
