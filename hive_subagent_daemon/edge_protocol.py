@@ -29,6 +29,8 @@ HEADER_SECONDS: Final = 30.0
 BODY_SECONDS: Final = 120.0
 # How long a client may leave what it was sent unread.
 UNREAD_SECONDS: Final = 60.0
+# How long a client that has closed its side may wait for an answer; all but `wait` are given within five.
+HALF_CLOSED_SECONDS: Final = 6.0
 # A peer that nothing can let in may read /healthz; one that may bring a token has to show it by then.
 STRANGER_SECONDS: Final = 5.0
 UNPROVEN_SECONDS: Final = 30.0
@@ -66,6 +68,7 @@ class EdgeProtocol(H11Protocol):
         self._arrival: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._proof: asyncio.TimerHandle | None = None
+        self._half_closed: asyncio.TimerHandle | None = None
         self._room = STRANGER_BYTES
         self._held = bytearray()
         self._refused = self._dropping = False
@@ -82,7 +85,7 @@ class EdgeProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.door.leave(self)
-        for timer in (self._arrival, self._reading, self._proof):
+        for timer in (self._arrival, self._reading, self._proof, self._half_closed):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
@@ -97,6 +100,18 @@ class EdgeProtocol(H11Protocol):
         else:
             super().data_received(data)
         self._await(self._owed(partly=True))
+
+    @override
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, uvicorn writes None
+        """Answer a call of a client that says no more; whether it is gone cannot be told from that.
+
+        A GET is a poll or a stream here: what its client does not read must not pass for shown, so that ends.
+        """
+        if not self._is_answering() or self.cycle.more_body or self.cycle.scope["method"] != "POST":
+            return False
+        self.say_last()
+        self._half_closed = self.loop.call_later(HALF_CLOSED_SECONDS, self.transport.abort)
+        return True
 
     @override
     def handle_events(self) -> None:
@@ -123,6 +138,8 @@ class EdgeProtocol(H11Protocol):
         """Expect the next request, which may have begun to arrive."""
         self.door.rests(self)
         super().on_response_complete()
+        if self._half_closed is not None:
+            self.transport.close()
         if self.transport.is_closing():
             self._close_by_force_later()
             return

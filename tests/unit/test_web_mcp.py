@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hive_subagent_daemon import mcp_endpoint
+from hive_subagent_daemon import edge_protocol, mcp_endpoint
 from hive_subagent_daemon.access import MAX_BODY_BYTES
 from hive_subagent_daemon.config_values import ListenAddress, TcpAddress, UnixAddress
 from tests.support.mcp_call import meta
@@ -181,8 +181,11 @@ async def test_a_running_call_is_answered_before_the_end(caplog: pytest.LogCaptu
     assert troubles(caplog) == []
 
 
-async def test_a_wait_ends_with_its_client(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wait_ends_with_its_client(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that asks again and again and never stays must not fill the memory with its waits."""
+    monkeypatch.setattr(edge_protocol, "HALF_CLOSED_SECONDS", 0.1)
     async with mcp_serving() as served:
         async with served.edge.client() as client:
             await client.send("POST", "/mcp", modern_headers("tools/call", "wait"), waiting_call())
