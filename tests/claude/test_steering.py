@@ -42,7 +42,7 @@ def in_transcript(daemon: RealDaemon, end: dict[str, Any], text: str) -> bool:
 
 
 def test_a_message_in_the_middle_of_a_command_is_read_with_its_result(
-    daemon: RealDaemon, model: OfflineModel
+    daemon: RealDaemon, model: OfflineModel, claude_version: tuple[int, ...]
 ) -> None:
     (daemon.work / "recipe.md").write_text("[[say: done and heard]]\n")
     turn = begun(daemon, f"[[bash: {WAITS}]] [[say: done]]")
@@ -57,7 +57,9 @@ def test_a_message_in_the_middle_of_a_command_is_read_with_its_result(
     assert (end["outcome"], end["warnings"]) == ("completed", [])
     assert end["text"].startswith("done")
     assert model.requests_about("basalt") != []
-    assert daemon.continued("worker", "[[recall: basalt]]")["text"].endswith("conversation: yes")
+    again = daemon.continued("worker", "[[recall: basalt]]")["text"]
+    # 2.1.150 does not keep in its session what it read with the result of a tool.
+    assert again.endswith("conversation: yes") or claude_version < (2, 1, 197)
 
 
 def test_a_message_in_the_middle_of_the_last_answer_begins_a_further_round_of_the_same_turn(

@@ -162,3 +162,14 @@ async def test_a_stop_without_descriptors_ends_every_turn_all_the_same(
         fail_at_first_kill(parts, "a", times=2)
         await parts.registry.stop()
         assert [(await parts.ended(turn))["cause"] for turn in turns] == ["daemon stopped"] * 2
+
+
+async def test_a_nested_one_steers_only_its_own(parts: Parts) -> None:
+    async with parts.running():
+        for name in ("outer", "other"):
+            await parts.start(name)
+        await start_inside(parts, "outer", "inner")
+        with pytest.raises(RefusedError, match="'other' is not a subagent of yours"):
+            await inside(parts, "outer").steer(name="other", text="less")
+        with pytest.raises(RefusedError, match="'inner' is not steerable"):
+            await inside(parts, "outer").steer(name="inner", text="less")
