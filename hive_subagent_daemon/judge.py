@@ -29,6 +29,7 @@ ERROR_CHARACTERS: Final = 2_000
 STDERR_CHARACTERS: Final = 1_500
 # claude ends by itself when it gets these two, with the shell's code for them.
 _DYING_CODES: Final = {143: signal.SIGTERM, 129: signal.SIGHUP}
+_HALF_A_LINE: Final = "Error parsing streaming input line"
 _SUPERVISOR_HINT: Final = "background"
 _HINTS: Final = {
     ErrorClass.AUTH: "Fix claude's login or key first; further starts will fail the same way.",
@@ -269,6 +270,8 @@ def _told(sentence: str, evidence: Evidence) -> str:
 def _shown_stderr(evidence: Evidence) -> str:
     """Return the end of stderr, where the reason stands."""
     said = evidence.stderr
+    if _HALF_A_LINE in said:  # what follows in it is the line, which is a prompt
+        return "the daemon ended before claude had read its prompt, or a message, to the end"
     return said if len(said) <= STDERR_CHARACTERS else f"…{said[-STDERR_CHARACTERS:]}"
 
 

@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 LARGE = "0123456789abcde\n" * 600_000
 
 
+def late(claude: Path) -> Path:
+    """Write a claude that is executed at once and begins to read when the gate is opened."""
+    path = claude.with_name("late")
+    waits = 'until [ -e "$STUB_SCRIPTS/ready" ]; do sleep 0.02; done'
+    path.write_text(f'#!/bin/sh\n{waits}\nexec {claude} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def test_a_message_reaches_a_turn_in_its_middle(daemon: Daemon, name: str) -> None:
     """It is read once, and the input ends with the result; nothing of it stands in the journal."""
     steps = [init(), take(), assistant("with it"), result("with it")]
@@ -70,11 +79,7 @@ def test_a_prompt_of_ten_megabytes_waits_for_a_child_that_reads_late(
     make_daemon: MakeDaemon, own_claude: Path, name: str
 ) -> None:
     """Calls are answered at once meanwhile, messages are refused, and the prompt arrives whole."""
-    late = own_claude.with_name("late")
-    waits = 'until [ -e "$STUB_SCRIPTS/ready" ]; do sleep 0.02; done'
-    late.write_text(f'#!/bin/sh\n{waits}\nexec {own_claude} "$@"\n')
-    late.chmod(0o755)
-    daemon = make_daemon(claude=late).boot()
+    daemon = make_daemon(claude=late(own_claude)).boot()
     started = daemon.start(name, [init(), dump("seen"), *success()[1:]], trigger=LARGE, steerable=True)
     assert started.seconds < 2
     assert daemon.ok("status", name=name).seconds < 2
@@ -182,6 +187,27 @@ def test_a_message_that_was_not_read_is_told_after_a_crash_too(own_daemon: Daemo
     end = own_daemon.loose_end(name, turn=started["turn"])
     assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
     assert any("A message that was handed to it" in warning for warning in end["warnings"])
+
+
+def test_a_prompt_that_was_on_its_way_when_the_daemon_died_is_told_without_its_text(
+    make_daemon: MakeDaemon, own_claude: Path, name: str
+) -> None:
+    """Half a line is the end of claude; a smaller prompt is in the pipe before the daemon can die."""
+    daemon = make_daemon(claude=late(own_claude)).boot()
+    begun = {
+        which: daemon.start(f"{name}-{which}", success(), trigger=trigger, steerable=True).content
+        for which, trigger in (("large", LARGE), ("small", "basalt"))
+    }
+    daemon.kill()
+    daemon.open_gate("ready")
+    pids = [started["pid"] for started in begun.values()]
+    eventually(lambda: not any(map(is_alive, pids)), what="both ending by themselves")
+    daemon.boot()
+    assert daemon.loose_end(f"{name}-small")["outcome"] == "completed"
+    end = daemon.loose_end(f"{name}-large")
+    assert (end["outcome"], end["error_class"]) == ("failed", "setup")
+    assert "before claude had read its prompt" in end["error"]
+    assert "0123456789" not in end["error"]
 
 
 @pytest.mark.parametrize("leave", ["stop", "kill"])
