@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from hive_subagent_daemon import steering, stream_input, turns
+from hive_subagent_daemon.config_values import Limits
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.judge import judge
 from hive_subagent_daemon.skim import EarlierResult
@@ -155,13 +156,29 @@ async def test_a_message_that_comes_with_the_result_holds_the_turn_until_it_was_
         assert end["text"] == "two\n\nBefore that, in the same turn:\n\none"
 
 
+async def test_a_claude_that_leaves_a_message_gets_its_grace_after_the_end_of_its_input(
+    tmp_path: Path,
+) -> None:
+    parts = Parts(tmp_path, limits=Limits(exit_grace_seconds=600.0))
+    async with talking(parts) as talk:
+        await talk.steer()
+        await talk.seen(init(), taken(talk.ids[0]), result_event())
+        assert not talk.turn.overstays(grace_seconds=0.0)
+        talk.turn.end_input(grace_seconds=0.0)
+        assert not talk.turn.is_steerable
+        assert not talk.turn.overstays(grace_seconds=60.0)
+        await until(lambda: talk.turn.overstays(grace_seconds=0.0))
+
+
 async def test_a_turn_that_ends_before_it_has_read_a_message_says_so(tmp_path: Path) -> None:
-    async with talking(Parts(tmp_path)) as talk:
+    parts, before = Parts(tmp_path), open_descriptors()
+    async with talking(parts) as talk:
         await talk.steer()
         await talk.seen(init(), taken(talk.ids[0]))
         talk.child.end(Exited(1))
         end = await talk.parts.ended(talk.turn.record.turn)
         assert any("A message that was handed to it" in warning for warning in end["warnings"])
+    assert open_descriptors() == before
 
 
 async def test_too_many_unread_messages_and_a_full_pipe_are_refused(
@@ -202,6 +219,8 @@ async def test_an_interrupt_asks_first_takes_back_what_is_unread_and_leaves_clau
             assert record is not None
             assert [sent.signal for sent in record.sent] == [signal.SIGINT]
             assert "is ending" in await talk.refused()
+            assert talk.turn.steering is not None
+            assert not talk.turn.steering.is_open
             asked = [event["request"]["subtype"] for event in talk.heard[2:]]
             assert asked == ["cancel_async_message", "interrupt"]
             talk.child.says(init(), result_event(is_error=True, terminal_reason="aborted_streaming"))
