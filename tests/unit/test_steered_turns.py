@@ -157,7 +157,7 @@ async def test_a_message_that_comes_with_the_result_holds_the_turn_until_it_was_
 
 
 async def test_a_claude_that_leaves_a_message_gets_its_grace_after_the_end_of_its_input(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = Parts(tmp_path, limits=Limits(exit_grace_seconds=600.0))
     async with talking(parts) as talk:
@@ -166,6 +166,7 @@ async def test_a_claude_that_leaves_a_message_gets_its_grace_after_the_end_of_it
         assert not talk.turn.overstays(grace_seconds=0.0)
         talk.turn.end_input(grace_seconds=0.0)
         assert not talk.turn.is_steerable
+        monkeypatch.setattr(talk.turn.output, "age_seconds", lambda: 100.0)
         assert not talk.turn.overstays(grace_seconds=60.0)
         await until(lambda: talk.turn.overstays(grace_seconds=0.0))
 
