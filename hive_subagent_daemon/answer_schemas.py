@@ -201,8 +201,23 @@ _SUBAGENT = _object(
         "timeout_seconds": _or_null("number", "Running: how long it may take."),
         "max_budget_usd": _or_null("number", "Running: what it may cost."),
         "max_turns": _or_null("integer", "Running: rounds that it may take."),
+        "steerable": _is("boolean", "Running: whether steer can hand it a message now."),
+        "unread_messages": _is("integer", "Running: messages of steer that it has not read yet."),
         "last_turn": _object_or_null({**OUTCOME, "description": "Not running: how its last turn ended."}),
     },
+)
+
+STEER_ANSWER = _object(
+    {
+        "name": _NAME,
+        "turn": _TURN,
+        "sent": _is(
+            "boolean", "Always true: it is on its way. A warning in the loose end tells if it was not read."
+        ),
+        "unread_messages": _is(
+            "integer", "Messages, with this one, that it has not read yet: it does between two steps."
+        ),
+    }
 )
 
 STATUS_ANSWER = _object(

@@ -96,6 +96,16 @@ def interrupted(answer: Answer) -> str:
     return text
 
 
+def steered(answer: Answer) -> str:
+    """Tell that a message is on its way, and when it is read."""
+    unread = answer["unread_messages"]
+    waiting = f" {unread} messages of yours are not read yet." if unread > 1 else ""
+    return (
+        f"Sent to '{answer['name']}' (turn {answer['turn']}): it reads that after its current step, "
+        f"or its loose end warns.{waiting}"
+    )
+
+
 def status_shown(answer: Answer) -> str:
     """Show one line per subagent, what is wrong with the daemon, and when its turns have no scopes."""
     lines = [_in_the_tree(subagent) for subagent in answer["subagents"]] or ["No subagents yet."]
@@ -142,6 +152,10 @@ def _running(subagent: Answer) -> str:
         facts.append(doing(subagent["activity"]))
     if subagent.get("memory_bytes"):
         facts.append(memory(subagent["memory_bytes"], subagent.get("memory_limit_bytes")))
+    if subagent.get("steerable"):
+        facts.append("steerable")
+    if subagent.get("unread_messages"):
+        facts.append(f"messages not read yet: {subagent['unread_messages']}")
     if subagent.get("mcp_problems"):
         facts.append(f"MCP servers: {', '.join(subagent['mcp_problems'])}")
     return ", ".join(facts) + (" (STALLED)" if subagent.get("stalled") else "")

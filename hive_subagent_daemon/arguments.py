@@ -53,6 +53,10 @@ _BUDGET = Field(
 _TURNS = Field(
     None, description="Rounds that this turn may take; then it fails. Omitted: the configured bound."
 )
+_STEERABLE = Field(
+    default=False,
+    description="true: steer can hand it further messages while this turn runs. False is the sturdier way.",
+)
 
 
 class Arguments(BaseModel):
@@ -82,6 +86,7 @@ class StartArguments(Arguments):
     timeout_seconds: Seconds | None = _TIMEOUT
     max_budget_usd: Dollars | None = _BUDGET
     max_turns: Rounds | None = _TURNS
+    steerable: bool = _STEERABLE
 
 
 class ContinueArguments(Arguments):
@@ -99,6 +104,14 @@ class ContinueArguments(Arguments):
     timeout_seconds: Seconds | None = _TIMEOUT
     max_budget_usd: Dollars | None = _BUDGET
     max_turns: Rounds | None = _TURNS
+    steerable: bool = _STEERABLE
+
+
+class SteerArguments(Arguments):
+    """What `steer` takes."""
+
+    name: Name = Field(description="Name of a subagent whose running turn is steerable.")
+    text: Prompt = Field(description="The message: what to do differently or also. It reads it as a prompt.")
 
 
 class InterruptArguments(Arguments):
@@ -153,6 +166,7 @@ _EXPECTED = {
     "max_budget_usd": f"a number of US dollars above 0, up to {MOST_USD}",
     "max_turns": f"an integer from 1 to {MOST_ROUNDS}",
     "force": "true or false",
+    "steerable": "true or false",
     "wait.timeout_seconds": f"a number of seconds from 0 to {MAX_WAIT_SECONDS}",
     "names": f"an array of 1 to {MAX_NAMES} strings",
     "ids": f"an array of 1 to {MAX_IDS} strings",

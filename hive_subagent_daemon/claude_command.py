@@ -31,6 +31,8 @@ _ALWAYS: Final = (
     "--dangerously-skip-permissions",
     "--strict-mcp-config",
 )
+# Messages as lines of JSON, each shown on stdout when claude takes it.
+_STEERABLE: Final = ("--input-format", "stream-json", "--replay-user-messages")
 # systemd's own, which speak of the daemon and not of its children (systemd.exec(5), sd_notify(3)).
 _SYSTEMD: Final = frozenset(
     {
@@ -65,12 +67,13 @@ def arguments(
     prompt_file: str | None,
     mcp_config: Path | None,
     bounds: Bounds = NO_BOUNDS,
+    steerable: bool = False,
 ) -> tuple[str, ...]:
     """Return claude's command line. Values go as `--flag=value`, since a name may begin with a dash.
 
     Of the bounds, claude itself keeps to budget and rounds; `--max-turns` works and is not in its help.
     """
-    flags = [str(program), *_ALWAYS]
+    flags = [str(program), *_ALWAYS, *(_STEERABLE if steerable else ())]
     if conversation.resumes:
         flags.append(f"--resume={conversation.session_id or conversation.name}")
     else:
@@ -157,7 +160,12 @@ def prompt_bytes(prompt: str) -> bytes:
 
     claude runs a prompt that begins with `/` as a local command; a blank before it turns that off (measured).
     """
-    return (f" {prompt}" if prompt.startswith("/") else prompt).encode()
+    return as_text(prompt).encode()
+
+
+def as_text(prompt: str) -> str:
+    """Return a prompt such that claude does not take it for a local command."""
+    return f" {prompt}" if prompt.startswith("/") else prompt
 
 
 def mcp_config(servers: Iterable[McpServer]) -> bytes | None:

@@ -103,6 +103,13 @@ class ToolResults:
 
 
 @dataclass(frozen=True)
+class MessageTaken:
+    """claude has taken a message from its stdin; the id is the one that came with the message."""
+
+    id: str
+
+
+@dataclass(frozen=True)
 class Other:
     """An event that nothing here depends on."""
 
@@ -123,6 +130,7 @@ Event = (
     | LimitTold
     | Assistant
     | ToolResults
+    | MessageTaken
     | Other
     | Noise
 )
@@ -146,6 +154,8 @@ def parse(line: bytes) -> Event:
             return _limit(event)
         case "assistant":
             return _assistant(event)
+        case "user" if event.get("isReplay") is True:
+            return MessageTaken(_word(event, "uuid") or "")
         case "user":
             return ToolResults(frozenset(_block_ids(event, "tool_result", "tool_use_id")))
         case _:

@@ -23,7 +23,8 @@ class Evidence:
     systemd ends the turn after one (OOMPolicy=stop), `by_oomd` that it was systemd-oomd. `strayed`: claude
     had left its scope. `looked_in` says where claude looked for a session. `expected_servers` were given by
     --mcp-config; `unreadable` says what of its output could not be read. `bounds` held for the turn. `nested`
-    are subagents that it has started and that run on.
+    are subagents that it has started and that run on. `unread` messages were handed to a steerable turn and
+    not taken by claude.
     """
 
     exit: Exit
@@ -45,6 +46,8 @@ class Evidence:
     unreadable: str | None = None
     bounds: Bounds = NO_BOUNDS
     nested: tuple[str, ...] = ()
+    unread: int = 0
+    steerable: bool = False
 
 
 def with_counters(evidence: Evidence, counters: OomCounters | None, *, limit_bytes: int | None) -> Evidence:

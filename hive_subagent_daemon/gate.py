@@ -34,11 +34,12 @@ OOM_SCORE: Final = 500
 
 _SCRIPT: Final = f"""\
 read -r word || {{ echo '{NOT_RELEASED}' >&2; exit 97; }}
-umask "$1" && cd -- "$2" && exec <"$3" || exit 97
+umask "$1" && cd -- "$2" && if [ "$3" ]; then exec <"$3"; else exec <&3 3<&-; fi || exit 97
 shift 3
 exec "$@"
 """
 _SHELL: Final = "/bin/sh"
+_FIFO: Final = 3
 _SHELL_POSITION: Final = re.compile(r"^\s*(?:line )?\d+: (?:exec: )?|^\s+")  # `4: exec: claude: not found`
 _GATE_COMMAND_LINE: Final = "\0".join((_SHELL, "-c", _SCRIPT, MARKER, "")).encode()
 # SIGKILL and SIGSTOP cannot be set; the two below SIGRTMIN are the C library's own.
@@ -53,7 +54,7 @@ class SpawnError(SubagentError):
 class ChildSpec:
     """What to execute and with which files; the environment holds secrets and stays out of `repr`.
 
-    `title` says what it is, for people.
+    `title` says what it is, for people. A FIFO as stdin needs a writer already.
     """
 
     argv: tuple[str, ...]
@@ -64,6 +65,7 @@ class ChildSpec:
     stdout: Path
     stderr: Path
     title: str
+    stdin_is_fifo: bool = False
 
     @override
     def __repr__(self) -> str:
@@ -190,7 +192,10 @@ def _spawn_shell(spec: ChildSpec, gate: int) -> int:
     shell script has inherited and would pass on (SIGINT ignored would make claude deaf to an interrupt).
     """
     append = os.O_WRONLY | os.O_APPEND
-    argv = (_SHELL, "-c", _SCRIPT, MARKER, f"{spec.umask:04o}", str(spec.dir), str(spec.stdin), *spec.argv)
+    # Opened here, while we write: a shell that opened it after our death would wait for a writer for ever.
+    fifo = [(os.POSIX_SPAWN_OPEN, _FIFO, os.fspath(spec.stdin), os.O_RDONLY, 0)] if spec.stdin_is_fifo else []
+    stdin = "" if spec.stdin_is_fifo else str(spec.stdin)
+    argv = (_SHELL, "-c", _SCRIPT, MARKER, f"{spec.umask:04o}", str(spec.dir), stdin, *spec.argv)
     return os.posix_spawn(
         _SHELL,
         argv,
@@ -198,6 +203,7 @@ def _spawn_shell(spec: ChildSpec, gate: int) -> int:
         file_actions=[
             *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited_descriptors()),
             (os.POSIX_SPAWN_DUP2, gate, 0),
+            *fifo,
             (os.POSIX_SPAWN_OPEN, 1, os.fspath(spec.stdout), append, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, os.fspath(spec.stderr), append, 0o600),
         ],

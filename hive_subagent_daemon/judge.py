@@ -29,6 +29,7 @@ ERROR_CHARACTERS: Final = 2_000
 STDERR_CHARACTERS: Final = 1_500
 # claude ends by itself when it gets these two, with the shell's code for them.
 _DYING_CODES: Final = {143: signal.SIGTERM, 129: signal.SIGHUP}
+_HALF_A_LINE: Final = "Error parsing streaming input line"
 _SUPERVISOR_HINT: Final = "background"
 _HINTS: Final = {
     ErrorClass.AUTH: "Fix claude's login or key first; further starts will fail the same way.",
@@ -81,7 +82,7 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         return Verdict(
             OutcomeKind.COMPLETED,
             oom=evidence.oom,
-            text=result.text,
+            text=_whole_text(result, evidence),
             warnings=warnings,
             cost_usd=result.cost_usd,
             rounds=result.rounds,
@@ -100,6 +101,18 @@ def _by_result(result: Result, evidence: Evidence) -> Verdict:
         rounds=result.rounds,
         at_own_bound=result.subtype in classify.AT_OWN_BOUND,
     )
+
+
+def _whole_text(result: Result, evidence: Evidence) -> str:
+    """Return the text of a result; of a steered turn also those of its earlier rounds, which ended before it.
+
+    A message can come just after the report that the turn was for: the last words then are about that only.
+    """
+    texts = [earlier.result.text for earlier in evidence.seen.earlier if earlier.result is not result]
+    before = [text for text in texts if text] if evidence.steerable else []
+    if not before:
+        return result.text
+    return "\n\n".join((result.text, "Before that, in the same turn:", *before))
 
 
 def _is_success(result: Result) -> bool:
@@ -257,6 +270,8 @@ def _told(sentence: str, evidence: Evidence) -> str:
 def _shown_stderr(evidence: Evidence) -> str:
     """Return the end of stderr, where the reason stands."""
     said = evidence.stderr
+    if _HALF_A_LINE in said:  # what follows in it is the line, which is a prompt
+        return "the daemon ended before claude had read its prompt, or a message, to the end"
     return said if len(said) <= STDERR_CHARACTERS else f"…{said[-STDERR_CHARACTERS:]}"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.registry import Registry
     from hive_subagent_daemon.subagents import Subagents
     from hive_subagent_daemon.turns import Turn
-    from hive_subagent_daemon.values import Bounds
+    from hive_subagent_daemon.values import Terms
     from hive_subagent_daemon.views import Json
 
 
@@ -41,7 +41,7 @@ class NestedSubagents:
         model: str | None,
         trigger: str | None,
         dir: str | None,
-        bounds: Bounds,
+        terms: Terms,
     ) -> Json:
         """Start a subagent one level deeper; its name must not be in use by another parent."""
         self._check_not_of_others([name])
@@ -51,23 +51,28 @@ class NestedSubagents:
             model=model,
             trigger=trigger,
             dir=dir,
-            bounds=bounds,
+            terms=terms,
             parentage=self._parentage(),
         )
 
     async def continue_turn(
-        self, *, name: str, prompt: str, model: str | None, dir: str | None, bounds: Bounds
+        self, *, name: str, prompt: str, model: str | None, dir: str | None, terms: Terms
     ) -> Json:
         """Give one of its own subagents another turn."""
         self._check_not_of_others([name])
         return await self._subagents.continue_turn(
-            name=name, prompt=prompt, model=model, dir=dir, bounds=bounds, parentage=self._parentage()
+            name=name, prompt=prompt, model=model, dir=dir, terms=terms, parentage=self._parentage()
         )
 
     async def interrupt(self, *, name: str, force: bool) -> Json:
         """Interrupt one of its own."""
         self._check_not_of_others([name])
         return await self._subagents.interrupt(name=name, force=force)
+
+    async def steer(self, *, name: str, text: str) -> Json:
+        """Hand a message to one of its own."""
+        self._check_not_of_others([name])
+        return await self._subagents.steer(name=name, text=text)
 
     async def status(self, name: str | None) -> Json:
         """Show its own."""

@@ -42,7 +42,7 @@ class TurnFiles:
 
     @property
     def stdin(self) -> Path:
-        """The prompt, whole."""
+        """The prompt, whole; of a steerable turn the FIFO through which it comes."""
         return self.folder / "stdin"
 
     @property
@@ -60,10 +60,11 @@ class TurnFiles:
         """The MCP servers opted in for subagents."""
         return self.folder / "mcp.json"
 
-    def create(self, prompt: bytes) -> None:
-        """Create stdin with the prompt, and stdout and stderr empty, all mode 0600. Blocks."""
+    def create(self, prompt: bytes | None) -> None:
+        """Create stdin with the prompt if there is one, stdout and stderr empty, all mode 0600. Blocks."""
         for path, content in ((self.stdin, prompt), (self.stdout, b""), (self.stderr, b"")):
-            write_private(path, content)
+            if content is not None:
+                write_private(path, content)
 
     def complete(self) -> None:
         """See to it that stdout and stderr are regular files, whatever was left there. Blocks."""

@@ -204,6 +204,7 @@ def _facts(status: Answer) -> Iterable[Field]:
         "Session": status["session_id"],
         "Turn": status["turn"],
         "Model": status["model"],
+        "Steerable": "yes" if status.get("steerable") else None,
         "Rounds": last.get("rounds"),
         "Took": clock.lasting(last["duration_seconds"]) if last else None,
         "Ended": moment(last["ended_at"]) if last else None,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hive_subagent_daemon import archive, claude_command, procfs
+from hive_subagent_daemon import archive, claude_command, procfs, stream_input
 from hive_subagent_daemon.claude_store import ClaudeStore
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
-from hive_subagent_daemon.values import NO_BOUNDS, OF_THE_AGENT, Bounds, Parentage
+from hive_subagent_daemon.values import OF_THE_AGENT, USUAL_TERMS, Parentage, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class TurnRequest:
     """What a parent asked for; `model` None is as before, empty claude's default; `before` is remembered.
 
-    Where nothing is said in `bounds`, the configured ones hold.
+    Where nothing is said in the bounds of `terms`, the configured ones hold.
     """
 
     name: str
@@ -35,7 +35,7 @@ class TurnRequest:
     model: str | None
     dir: str | None
     before: SubagentRecord | None
-    bounds: Bounds = NO_BOUNDS
+    terms: Terms = USUAL_TERMS
     parentage: Parentage = OF_THE_AGENT
 
     @property
@@ -46,13 +46,16 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is needed to spawn, worked out before anything is changed."""
+    """All that is needed to spawn, worked out before anything is changed.
+
+    The prompt is the content of stdin, or the first message of a steerable turn.
+    """
 
     record: TurnRecord
     program: Path
     environment: Mapping[str, str] = field(repr=False)
     instructions: bytes | None = field(repr=False)
-    prompt: bytes = field(repr=False)
+    prompt: bytes | stream_input.Message = field(repr=False)
     mcp_config: bytes | None = field(repr=False)
 
 
@@ -100,7 +103,8 @@ class Planner:
             message = f"prompt: it has more than max_prompt_bytes, which is {most}: shorten it."
             raise RefusedError(message)
         program = claude_command.find_program(config.claude, environment, config.work_dir)
-        prompt = claude_command.prompt_bytes(request.prompt)
+        as_stdin = stream_input.message if record.steerable else claude_command.prompt_bytes
+        prompt = as_stdin(request.prompt)
         servers = claude_command.mcp_config(config.mcp_servers)
         return Plan(record, program, environment, instructions, prompt, servers)
 
@@ -130,7 +134,8 @@ class Planner:
             scope=scope,
             mcp_servers=tuple(s.name for s in config.mcp_servers if s.available_to_subagents),
             archived=() if request.resumes else self._to_archive(request.name, directory),
-            bounds=request.bounds.or_else(config.limits.bounds),
+            bounds=request.terms.bounds.or_else(config.limits.bounds),
+            steerable=request.terms.steerable,
             parentage=request.parentage,
         )
 

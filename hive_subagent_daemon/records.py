@@ -50,7 +50,8 @@ class TurnRecord:
     is to get. `oom_outlived` kills for lack of memory had claude outlived when this was stored. `bounds` hold
     for this turn. For a daemon that takes the turn over: `began` is when the process was made, by the
     monotonic clock of this boot; `sent` are our signals, stored before they are sent; `stopped_after_result`
-    and `timed_out` say what else we had begun.
+    and `timed_out` say what else we had begun. `unread` are the ids of messages that were handed to a
+    steerable turn and, when this was stored, not taken yet.
     """
 
     turn: str
@@ -76,6 +77,8 @@ class TurnRecord:
     sent: tuple[SentSignal, ...] = ()
     stopped_after_result: bool = False
     timed_out: bool = False
+    steerable: bool = False
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

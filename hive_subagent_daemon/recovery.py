@@ -17,6 +17,7 @@ from hive_subagent_daemon.launcher import Child, Launcher, Leftovers
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
+from hive_subagent_daemon.stream_input import still_unread
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, outcome_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
@@ -225,6 +226,8 @@ class Recovery:
             looked_in=self._looked_in(record.dir),
             unreadable=output.trouble,
             bounds=record.bounds,
+            unread=len(still_unread(record.unread, output.seen)),
+            steerable=record.steerable,
         )
         evidence = with_counters(evidence, counters, limit_bytes=record.memory_limit_bytes)
         output.retire()

@@ -7,7 +7,6 @@ of its turn is stored. The registry is in memory and the daemon's alone; what mu
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from hive_subagent_daemon import clock, kinship
 from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, Keeper, all_ended, fields, until_ended
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
+from hive_subagent_daemon.steering import all_written, follow_input
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
@@ -133,12 +133,14 @@ class Registry:
         One that descends from a turn that was killed while it was spawned is killed too.
         """
         record = turn.record
-        turn.keep = self._keep if self.adopts else None
+        turn.keep = self._keep if self.adopts or turn.record.steerable else None
         self.running[record.name] = turn
         if record.parentage.turn is not None:
             self._started_by[record.turn] = record.parentage.turn
         self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
         self._some_running.set()
+        if turn.steering is not None:
+            self._start_soon(partial(follow_input, turn, lambda: self.limits), f"input of {record.turn}")
         if not self._forced.isdisjoint(kinship.above(turn, self._started_by)):
             self._forced.add(record.turn)
             kill = partial(turn.kill, Cause.FORCED_INTERRUPT)
@@ -264,6 +266,8 @@ class Registry:
         """Wait for the end of a turn and store it; not to be cancelled in between."""
         exit_ = await turn.child.wait()
         turn.exited.set()
+        if turn.steering is not None:
+            turn.steering.close()
         ended_at = clock.now()
         with anyio.CancelScope(shield=True):
             outcome = await self._conclude(turn, exit_, ended_at)
@@ -347,7 +351,7 @@ class Registry:
         with anyio.move_on_after(STOP_SOFT_SECONDS):
             async with anyio.create_task_group() as asking:
                 for turn in turns:
-                    ask = partial(turn.send, signal.SIGINT, Cause.DAEMON_STOPPED)
+                    ask = partial(turn.interrupt, Cause.DAEMON_STOPPED)
                     asking.start_soon(until_ended, turn, ask)
         if await all_ended(turns, within_seconds=STOP_SOFT_SECONDS):
             return
@@ -362,6 +366,7 @@ class Registry:
     async def leave(self) -> None:
         """Leave what runs to the next daemon; what has ended by now is stored, within about seven seconds."""
         await self._spawn_no_more()
+        await all_written(self.running.values())
         ending = [turn for turn in self.running.values() if turn.exited.is_set()]
         if not await all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
             _log.error("some turns that ended are not stored; the next start will settle them")

@@ -18,6 +18,7 @@ from hive_subagent_daemon.events import (
     Event,
     Init,
     LimitTold,
+    MessageTaken,
     Noise,
     Other,
     Result,
@@ -36,9 +37,10 @@ SMALL_BLOCK_BYTES: Final = 16 * 1024  # of a block up to this size every line is
 MARKED_LINES: Final = 256
 FIRST_LINES: Final = 4
 EARLIER_RESULTS: Final = 8
+TAKEN_MESSAGES: Final = 256
 LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024  # claude's longest measured: 6 MB
 KEPT_TEXT_CHARACTERS: Final = 20_000
-_MARKS: Final = (b'"result"', b'"system"', b'"rate_limit_event"')
+_MARKS: Final = (b'"result"', b'"system"', b'"rate_limit_event"', b'"isReplay"')
 _USER_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"user"')
 _ASSISTANT_LINE: Final = re.compile(rb'\{\s*"type"\s*:\s*"assistant"')
 _ASSISTANT_MARK: Final = b'"assistant"'
@@ -75,8 +77,9 @@ class Seen:
     `result_end` is the offset behind the last result's line. `round_open` tells that a further round began
     after the last result (or that there is none yet); `earlier` has the last results that were followed by
     a round. `pending` maps the id of unfinished background work to its description, `cut_off` that of work
-    which claude ended after its result. `limited_until` is in seconds since the epoch. Texts are cut at
-    KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
+    which claude ended after its result. `taken` are the ids of the last messages that claude took from its
+    stdin; `round_due` tells that one of them came after the last result. `limited_until` is in seconds since
+    the epoch. Texts are cut at KEPT_TEXT_CHARACTERS; `text_length` is the full length of `last_text`.
     """
 
     init: Init | None = None
@@ -90,6 +93,8 @@ class Seen:
     api_error: str | None = None
     pending: Words = field(default_factory=dict)
     cut_off: Words = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+    round_due: bool = False
     limited_until: int | None = None
     tools: Words = field(default_factory=dict)
     retry: Retry | None = None
@@ -189,9 +194,7 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
             return _after_result(seen, event, line_end)
         case Retry():
             return replace(seen, retry=event)
-        case BackgroundBegan():
-            return replace(seen, pending={**seen.pending, event.id: event.description})
-        case BackgroundEnded():
+        case BackgroundBegan() | BackgroundEnded():
             return _after_background(seen, event)
         case LimitTold(resets_at):
             return replace(seen, limited_until=resets_at)
@@ -200,6 +203,9 @@ def _after(seen: Seen, event: Event, *, line_end: int) -> Seen:
         case ToolResults():
             left = {} if event.ids is None else _without(seen.tools, event.ids)
             return replace(_round_begun(seen, line_end), tools=left, retry=None)
+        case MessageTaken(message_id):
+            # Not a round yet: a hook of the user's may refuse the message, and nothing more would come.
+            return replace(seen, taken=(*seen.taken, message_id)[-TAKEN_MESSAGES:], round_due=True)
         case Noise(broken=True):
             return replace(seen, broken_lines=seen.broken_lines + 1)
         case _:
@@ -218,7 +224,9 @@ def _round_begun(seen: Seen, line_end: int) -> Seen:
     return replace(seen, round_open=True, earlier=(*seen.earlier, followed)[-EARLIER_RESULTS:])
 
 
-def _after_background(seen: Seen, event: BackgroundEnded) -> Seen:
+def _after_background(seen: Seen, event: BackgroundBegan | BackgroundEnded) -> Seen:
+    if isinstance(event, BackgroundBegan):
+        return replace(seen, pending={**seen.pending, event.id: event.description})
     cut_off = dict(seen.cut_off)
     if not event.finished and not seen.round_open and event.id in seen.pending:
         cut_off[event.id] = seen.pending[event.id]
@@ -233,6 +241,7 @@ def _after_result(seen: Seen, result: Result, line_end: int) -> Seen:
         result_end=line_end,
         result_length=len(result.text),
         round_open=False,
+        round_due=False,
         tools={},
         retry=None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,16 @@ from hive_subagent_daemon.gate import ChildSpec, SpawnError
 from hive_subagent_daemon.launcher import PlacingError
 from hive_subagent_daemon.membership import TurnRoot
 from hive_subagent_daemon.output import Output, TurnFiles, write_private
+from hive_subagent_daemon.steering import Steering
 from hive_subagent_daemon.storage import FREE_BYTES_TO_START, Storage
+from hive_subagent_daemon.stream_input import Message
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turns import Turn
 from hive_subagent_daemon.undoing import Undoing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hive_subagent_daemon.launcher import Launcher, Placed
     from hive_subagent_daemon.planning import Plan, Planner, TurnRequest
     from hive_subagent_daemon.records import Records
@@ -106,6 +110,7 @@ class Spawner:
         """Prepare and launch; whatever goes wrong, nothing is left of it."""
         record = plan.record
         files = TurnFiles(self._records.turn_folder(record.turn, record.name))
+        steering = Steering(files.stdin) if record.steerable else None
 
         async def recorded(placed: Placed) -> None:
             nonlocal record
@@ -119,10 +124,12 @@ class Spawner:
             )
             await in_thread(self._records.update_turn, record)
 
-        try:
+        with _told_as_refusals(plan):
             async with AsyncExitStack() as undo:
                 undo.push_async_callback(in_thread, self.undoing.undo, record)
-                await in_thread(self._prepare, plan, files)
+                if steering is not None:
+                    undo.callback(steering.close)
+                await in_thread(self._prepare, plan, files, steering)
                 output = Output(files, keep=partial(self._records.keep_progress, files.folder))
                 undo.callback(output.close)
                 undo.callback(output.retire)
@@ -130,27 +137,21 @@ class Spawner:
                 self.pending[record.turn] = root
                 undo.callback(self.pending.pop, record.turn)
                 child = await self._launcher.launch(self._spec(plan, files), root, recorded=recorded)
+                if steering is not None:
+                    steering.attach()
                 undo.pop_all()
-        except PlacingError as error:
-            message = f"the turn got no scope, so claude was not executed: {error}."
-            raise RefusedError(message) from error
-        except SpawnError as error:
-            message = f"claude could not be executed ({plan.program}): {error}."
-            raise RefusedError(message) from error
-        except OSError as error:
-            what = error.filename or "state directory"
-            message = f"the turn could not be prepared ({what}): {error.strerror or error}."
-            raise RefusedError(message) from error
         began = time.monotonic() if record.began is None else record.began
-        return Turn(record, child, output, self.planner.looked_in(record.dir), began)
+        return Turn(record, child, output, self.planner.looked_in(record.dir), began, steering=steering)
 
-    def _prepare(self, plan: Plan, files: TurnFiles) -> None:
+    def _prepare(self, plan: Plan, files: TurnFiles, steering: Steering | None) -> None:
         """Write everything that must be there before the process exists, and archive."""
         record = plan.record
         self._records.begin_turn(record)
         if plan.instructions is not None:
             self._records.copy_prompt(record.name, record.turn, plan.instructions)
-        files.create(plan.prompt)
+        files.create(plan.prompt if isinstance(plan.prompt, bytes) else None)
+        if steering is not None and isinstance(plan.prompt, Message):
+            steering.create(plan.prompt)
         if plan.mcp_config is not None:
             write_private(files.mcp_config, plan.mcp_config)
         archive.apply(record.archived, self._storage)
@@ -164,6 +165,7 @@ class Spawner:
             prompt_file=record.prompt_copy,
             mcp_config=files.mcp_config if plan.mcp_config is not None else None,
             bounds=record.bounds,
+            steerable=record.steerable,
         )
         return ChildSpec(
             argv=argv,
@@ -174,4 +176,22 @@ class Spawner:
             stdout=files.stdout,
             stderr=files.stderr,
             title=f"claude subagent {record.name} of {self.planner.config.agent}, turn {record.turn}",
+            stdin_is_fifo=record.steerable,
         )
+
+
+@contextmanager
+def _told_as_refusals(plan: Plan) -> Iterator[None]:
+    """Turn the ways in which a spawn fails into sentences for the parent."""
+    try:
+        yield
+    except PlacingError as error:
+        message = f"the turn got no scope, so claude was not executed: {error}."
+        raise RefusedError(message) from error
+    except SpawnError as error:
+        message = f"claude could not be executed ({plan.program}): {error}."
+        raise RefusedError(message) from error
+    except OSError as error:
+        what = error.filename or "state directory"
+        message = f"the turn could not be prepared ({what}): {error.strerror or error}."
+        raise RefusedError(message) from error

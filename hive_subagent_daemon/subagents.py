@@ -14,6 +14,7 @@ from hive_subagent_daemon.couriers import Couriers
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.names import any_name
 from hive_subagent_daemon.planning import TurnRequest
+from hive_subagent_daemon.steering import steer
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.turn_warnings import mcp_problems
 from hive_subagent_daemon.values import OF_THE_AGENT, Cause, State
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.registry import Registry
     from hive_subagent_daemon.spawning import Spawner
     from hive_subagent_daemon.turns import Turn
-    from hive_subagent_daemon.values import Bounds, Parentage
+    from hive_subagent_daemon.values import Parentage, Terms
     from hive_subagent_daemon.views import Json
 
 INTERRUPT_SECONDS: Final = 4.0
@@ -76,15 +77,13 @@ class Subagents:
         model: str | None,
         trigger: str | None,
         dir: str | None,
-        bounds: Bounds,
+        terms: Terms,
         parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Start a fresh subagent; see the contract of the tool."""
         prompt = claude_command.DEFAULT_TRIGGER if trigger is None else trigger
         before = self._registry.known.get(name)
-        return await self._spawn(
-            TurnRequest(name, prompt, prompt_file, model, dir, before, bounds, parentage)
-        )
+        return await self._spawn(TurnRequest(name, prompt, prompt_file, model, dir, before, terms, parentage))
 
     async def continue_turn(
         self,
@@ -93,12 +92,12 @@ class Subagents:
         prompt: str,
         model: str | None,
         dir: str | None,
-        bounds: Bounds,
+        terms: Terms,
         parentage: Parentage = OF_THE_AGENT,
     ) -> Json:
         """Give a subagent a new turn; see the contract of the tool."""
         before = self._registry.known.get(name)
-        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, bounds, parentage))
+        answer = await self._spawn(TurnRequest(name, prompt, None, model, dir, before, terms, parentage))
         if before is not None and before.last_turn.verdict.kind.cut_off:
             answer["previous_turn"] = views.outcome_json(before.last_turn)
         return answer
@@ -138,10 +137,24 @@ class Subagents:
             return await self._force(turn)
         if await _ends_by_itself(turn):
             return _interrupted(turn, None)
-        delivered = await turn.send(signal.SIGINT, Cause.INTERRUPT)
-        with anyio.move_on_after(INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS):
+        until = anyio.current_time() + INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS
+        delivered = await turn.interrupt(Cause.INTERRUPT)
+        with anyio.CancelScope(deadline=until):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGINT if delivered else None)
+
+    async def steer(self, *, name: str, text: str) -> Json:
+        """Hand a message to the running turn; see the contract of the tool."""
+        turn = self._registry.running.get(name)
+        if turn is None:
+            message = f"nothing runs under the name {name!r}: continue it with the message as the prompt."
+            raise RefusedError(message)
+        most = self._registry.limits.max_prompt_bytes
+        if len(text.encode()) > most:
+            message = f"text: it has more than max_prompt_bytes, which is {most}: shorten it."
+            raise RefusedError(message)
+        unread = await steer(turn, text)
+        return {"name": name, "turn": turn.record.turn, "sent": True, "unread_messages": unread}
 
     async def _force(self, turn: Turn) -> Json:
         try:
@@ -270,6 +283,8 @@ class Subagents:
             "timeout_seconds": record.bounds.timeout_seconds,
             "max_budget_usd": record.bounds.max_budget_usd,
             "max_turns": record.bounds.max_turns,
+            "steerable": turn.is_steerable,
+            "unread_messages": len(turn.unread),
         }
 
     def _wall(self) -> str | None:

@@ -22,7 +22,7 @@ start, lost. Where a notice of hive-subagent wakes you at each end, you need not
 4. killed and lost mean that work was cut off in the middle: files may be half written. Look at what is \
 there before you build on it, and say so when you continue.
 5. continue gives the same subagent another turn, with all that it remembers: an answer, a correction, the \
-next step.
+next step. One started with steerable true can be corrected while it runs, by steer.
 6. Close each loose end that you have dealt with by close_loose_ends.
 
 Is it still working? status shows age_seconds, the age of its last output. Seconds: it works. A model call \
@@ -38,7 +38,7 @@ Put the instructions into a file and pass it as prompt_file; they hold for later
 the turn, the process id and the directory. When the turn ends, get_loose_ends says how.
 
 timeout_seconds, max_budget_usd and max_turns bound this one turn: killed with cause timeout, or failed with \
-the class budget or turns.
+the class budget or turns. With steerable true, steer can hand it messages while it runs.
 
 Refused while a subagent of this name runs, when the file or the directory cannot be used, and when too \
 many run already; then nothing was started. warnings in the answer tell that the turns before this one \
@@ -55,16 +55,31 @@ work that was cut off. Returns as soon as the process runs.
 Works after a turn that completed, failed or was killed, and after a restart of the daemon. Refused only \
 while this subagent runs. If the previous turn was killed or lost, the answer has it as previous_turn: its \
 work was cut off, so do not build on it unchecked. If claude has no such session, this turn fails and its \
-loose end says where it was looked for; pass dir if the session was started in another directory.\
+loose end says where it was looked for; pass dir if the session was started in another directory. steerable \
+is as in start, for this turn only.\
+"""
+
+STEER = """\
+Hand a further message to the running turn of a subagent: a correction, a fact that it lacks, one more piece \
+of work. It goes on with what it is doing and reads the message with the next result of a tool, or else in a \
+further round of the same turn, whose texts then stand in one loose end, the last first.
+
+Only for a turn that start or continue began with steerable true; status shows steerable, and \
+unread_messages until it has read them. Answers as soon as the message is on its way, not when it is read. \
+What the turn did not read before it ended is told as a warning in its loose end.
+
+Refused when nothing runs under this name, when the turn is not steerable or is ending, and when claude does \
+not take messages at the moment; then nothing was sent. To stop it at once use interrupt, then continue.\
 """
 
 INTERRUPT = """\
 Stop the running turn of a subagent. Refused when it is not running.
 
-force false: claude is asked to stop (SIGINT) and can shut down cleanly; ended false in the answer means \
-that it is still doing so, and its loose end will come. force true: claude and all processes that it has \
-started are killed at once. The turn is then killed, cause interrupt or forced interrupt, unless claude \
-had already written its result. The session stays: continue can take it up again.\
+force false: claude is asked to stop (SIGINT; a steerable turn through its input first) and can shut down \
+cleanly; ended false in the answer means that it is still doing so, and its loose end will come. force \
+true: claude and all processes that it has started are killed at once. The turn is then killed, cause \
+interrupt or forced interrupt, unless claude had already written its result. The session stays: continue \
+can take it up again.\
 """
 
 STATUS = """\

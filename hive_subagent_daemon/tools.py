@@ -1,4 +1,4 @@
-"""The seven tools: what clients are told about each, what it takes, and what it calls."""
+"""The eight tools: what clients are told about each, what it takes, and what it calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from hive_subagent_daemon.arguments import (
     InterruptArguments,
     StartArguments,
     StatusArguments,
+    SteerArguments,
     WaitArguments,
     input_schema,
 )
-from hive_subagent_daemon.values import Bounds
+from hive_subagent_daemon.values import Bounds, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +42,7 @@ class Subagents(Protocol):
         model: str | None,
         trigger: str | None,
         dir: str | None,
-        bounds: Bounds,
+        terms: Terms,
     ) -> Answer:
         """Start a fresh subagent; return when its process is confirmed running."""
 
@@ -52,12 +53,15 @@ class Subagents(Protocol):
         prompt: str,
         model: str | None,
         dir: str | None,
-        bounds: Bounds,
+        terms: Terms,
     ) -> Answer:
         """Give a subagent a new turn; return when its process is confirmed running."""
 
     async def interrupt(self, *, name: str, force: bool) -> Answer:
         """Signal the running turn of a subagent."""
+
+    async def steer(self, *, name: str, text: str) -> Answer:
+        """Hand a message to the running turn of a subagent."""
 
     async def status(self, name: str | None) -> Answer:
         """Show one subagent, or all."""
@@ -103,22 +107,26 @@ def _call_start(subagents: Subagents, given: StartArguments) -> Awaitable[Answer
         model=given.model,
         trigger=given.trigger,
         dir=given.dir,
-        bounds=_bounds(given),
+        terms=_terms(given),
     )
 
 
 def _call_continue(subagents: Subagents, given: ContinueArguments) -> Awaitable[Answer]:
     return subagents.continue_turn(
-        name=given.name, prompt=given.prompt, model=given.model, dir=given.dir, bounds=_bounds(given)
+        name=given.name, prompt=given.prompt, model=given.model, dir=given.dir, terms=_terms(given)
     )
 
 
-def _bounds(given: StartArguments | ContinueArguments) -> Bounds:
-    return Bounds(given.timeout_seconds, given.max_budget_usd, given.max_turns)
+def _terms(given: StartArguments | ContinueArguments) -> Terms:
+    return Terms(Bounds(given.timeout_seconds, given.max_budget_usd, given.max_turns), given.steerable)
 
 
 def _call_interrupt(subagents: Subagents, given: InterruptArguments) -> Awaitable[Answer]:
     return subagents.interrupt(name=given.name, force=given.force)
+
+
+def _call_steer(subagents: Subagents, given: SteerArguments) -> Awaitable[Answer]:
+    return subagents.steer(name=given.name, text=given.text)
 
 
 def _call_status(subagents: Subagents, given: StatusArguments) -> Awaitable[Answer]:
@@ -247,6 +255,20 @@ CLOSE_LOOSE_ENDS = ToolBinding(
     text=answers.closed,
 )
 
+STEER = ToolBinding(
+    tool=types.Tool(
+        name="steer",
+        title="Steer a subagent",
+        description=tool_texts.STEER,
+        annotations=_starts("Steer a subagent"),
+        input_schema=input_schema(SteerArguments),
+        output_schema=answer_schemas.STEER_ANSWER,
+    ),
+    arguments=SteerArguments,
+    call=_call_steer,
+    text=answers.steered,
+)
+
 TOOLS: tuple[ToolBinding[Any], ...] = (
     START,
     CONTINUE,
@@ -255,5 +277,6 @@ TOOLS: tuple[ToolBinding[Any], ...] = (
     GET_LOOSE_ENDS,
     CLOSE_LOOSE_ENDS,
     WAIT,
+    STEER,
 )
 """In the order in which clients see them, which never changes."""

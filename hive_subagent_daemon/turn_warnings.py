@@ -27,6 +27,9 @@ def of_ended(evidence: Evidence) -> tuple[str, ...]:
     ]
     if evidence.nested:
         warnings.append(f"Subagents that it has started run on: {_some(evidence.nested)}.")
+    if evidence.unread:
+        what = "A message that was" if evidence.unread == 1 else f"{evidence.unread} messages that were"
+        warnings.append(f"{what} handed to it while it ran had not been read when it ended: say it again.")
     if evidence.seen.broken_lines:
         warnings.append(f"{evidence.seen.broken_lines} lines of claude's output were not readable.")
     if evidence.unreadable is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from hive_subagent_daemon import clock
+from hive_subagent_daemon import clock, stream_input
 from hive_subagent_daemon.evidence import Evidence, with_counters
 from hive_subagent_daemon.judge import judge
 from hive_subagent_daemon.membership import TurnRoot
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.launcher import Child, Leftovers
     from hive_subagent_daemon.output import Output
     from hive_subagent_daemon.records import Records, TurnRecord
+    from hive_subagent_daemon.steering import Steering
 
 _log = logging.getLogger(__name__)
 
 BACKGROUND_GRACE_SECONDS: Final = 600.0
 TERMINATE_SECONDS: Final = 1.0
 TIME_OUT_SECONDS: Final = 10.0
+REQUEST_SECONDS: Final = 1.5  # claude answers in 0.1 s; what waits is one that only starts, or one that hangs
 SETTLED_SECONDS: Final = 2.0
 STORED_TEXT_CHARACTERS: Final = 20_000
 _TITLE_CHARACTERS: Final = 120
@@ -68,7 +70,8 @@ class Turn:
     """A running turn. Mutable: it gathers our own signals and in the end its outcome.
 
     `adopted` says that an earlier daemon has spawned it. `keep` stores the record, where a later daemon may
-    adopt the turn: what we are about to do must not look like somebody else's doing then.
+    adopt the turn: what we are about to do must not look like somebody else's doing then. `steering` is there
+    while messages can reach a steerable turn, which those of an earlier daemon cannot any more.
     """
 
     record: TurnRecord
@@ -88,6 +91,8 @@ class Turn:
     oom_kills: OomHistory = field(default_factory=OomHistory)
     adopted: bool = False
     keep: Callable[[Turn], Awaitable[None]] | None = None
+    steering: Steering | None = None
+    input_ended: float | None = None
     outcome: Outcome | None = None
     exited: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -116,6 +121,34 @@ class Turn:
         seen = self.output.seen
         return seen.result is not None and not seen.round_open
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The messages that were handed over and that claude has not taken, as far as the output tells."""
+        sent = self.record.unread if self.steering is None else self.steering.sent
+        return stream_input.still_unread(sent, self.output.seen)
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether a further message can be handed over now."""
+        return self.steering is not None and self.steering.is_open and not self.sent
+
+    async def interrupt(self, cause: Cause) -> bool:
+        """Ask claude to stop and remember why; answer whether it was still there.
+
+        One that listens is asked through its stdin first, which leaves a result and a marker in the session
+        where SIGINT leaves nothing. That counts as the signal.
+        """
+        if self.is_steerable and self.child.signal(0):
+            await self.note(SentSignal(signal.SIGINT, cause, self.output.stdout_bytes))
+        if self.is_steerable and self.steering is not None and self.child.signal(0):
+            self.sent.append(SentSignal(signal.SIGINT, cause, self.output.stdout_bytes))
+            self.steering.say(stream_input.interrupt_request(self.unread))
+            self.steering.finish()
+            with anyio.move_on_after(REQUEST_SECONDS):
+                await self.exited.wait()
+                return True
+        return await self.send(signal.SIGINT, cause)
+
     async def send(self, number: int, cause: Cause) -> bool:
         """Signal claude itself and remember why; answer whether it was still there.
 
@@ -123,7 +156,7 @@ class Turn:
         """
         if not self.child.signal(0):
             return False
-        await self._note(SentSignal(number, cause, self.output.stdout_bytes))
+        await self.note(SentSignal(number, cause, self.output.stdout_bytes))
         sent = SentSignal(number, cause, self.output.stdout_bytes)
         delivered = self.child.signal(number)
         if delivered:
@@ -135,12 +168,12 @@ class Turn:
         if self.child.signal(0):  # alive: it is this that ends it
             sent = SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes)
             self.sent.append(sent)
-            await self._note(sent)
+            await self.note(sent)
         leftovers = await self.child.empty()
         self.still_alive = leftovers.alive
         return leftovers
 
-    async def _note(self, *sent: SentSignal) -> None:
+    async def note(self, *sent: SentSignal) -> None:
         """Store what we are about to do to the turn."""
         if self.keep is None:
             return
@@ -149,6 +182,7 @@ class Turn:
             sent=(*self.record.sent, *sent),
             stopped_after_result=self.stopped_after_result,
             timed_out=self.timed_out,
+            unread=self.unread,
         )
         await self.keep(self)
 
@@ -185,19 +219,35 @@ class Turn:
 
     async def end_after_result(self) -> None:
         """End a claude that stays although its result is out: ask first, then kill everything."""
-        await self._note()
+        await self.note()
         self.child.signal(signal.SIGTERM)
         with anyio.move_on_after(TERMINATE_SECONDS):
             await self.exited.wait()
         await self.child.empty()
 
+    def end_input(self, *, grace_seconds: float) -> None:
+        """End what claude reads as soon as nothing more is to be said to it."""
+        steering = self.steering
+        if steering is None or not steering.is_open:
+            return
+        unread = stream_input.still_unread(steering.all_sent, self.output.seen)
+        waited = time.monotonic() - self.activity_since
+        if stream_input.is_finished(
+            self.output.seen, unread, waited_seconds=waited, grace_seconds=grace_seconds
+        ):
+            steering.finish()
+            self.input_ended = time.monotonic()
+
     def overstays(self, *, grace_seconds: float) -> bool:
         """Tell whether claude has stayed for too long after its result."""
-        if not self.has_result or self.stopped_after_result:
+        if not self.has_result or self.stopped_after_result or self.is_steerable:
             return False
         grace = BACKGROUND_GRACE_SECONDS if self.output.seen.pending else grace_seconds
         chatters = time.monotonic() - self.activity_since > max(BACKGROUND_GRACE_SECONDS, grace_seconds)
-        return chatters or self.output.age_seconds() > grace
+        quiet = self.output.age_seconds()
+        if self.input_ended is not None:
+            quiet = min(quiet, time.monotonic() - self.input_ended)
+        return chatters or quiet > grace
 
     def is_overdue(self) -> bool:
         """Tell whether the turn has taken all its time and has not been stopped for it yet."""
@@ -206,7 +256,7 @@ class Turn:
 
     async def time_out(self) -> None:
         """End a turn whose time is over: interrupt claude, and kill everything if that does not end it."""
-        await self.send(signal.SIGINT, Cause.TIMEOUT)
+        await self.interrupt(Cause.TIMEOUT)
         with anyio.move_on_after(TIME_OUT_SECONDS):
             await self.exited.wait()
             return
@@ -238,6 +288,8 @@ class Turn:
             unreadable=self.output.trouble,
             bounds=self.record.bounds,
             nested=nested,
+            unread=len(self.unread),
+            steerable=self.record.steerable,
         )
         evidence = with_counters(evidence, counters, limit_bytes=self.memory_limit_bytes)
         return outcome_of(

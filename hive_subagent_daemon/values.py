@@ -122,6 +122,17 @@ NO_BOUNDS: Final = Bounds()
 
 
 @dataclass(frozen=True)
+class Terms:
+    """How one turn is to run: within which bounds, and whether it takes messages while it runs."""
+
+    bounds: Bounds = NO_BOUNDS
+    steerable: bool = False
+
+
+USUAL_TERMS: Final = Terms()
+
+
+@dataclass(frozen=True)
 class Parentage:
     """Who started a turn: by default the agent itself, whose depth is 0, else a turn of a subagent."""
 

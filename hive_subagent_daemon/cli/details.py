@@ -51,7 +51,15 @@ def _running_facts(subagent: Json) -> list[tuple[str, str | None]]:
         ("doing", doing_of(subagent)),
         ("memory", mebibytes(memory) + of_limit if memory else None),
         ("may take", _bounds(subagent)),
+        ("steerable", _steerable(subagent)),
     ]
+
+
+def _steerable(subagent: Json) -> str | None:
+    """Say whether messages reach a turn, and how many wait to be read."""
+    unread = subagent.get("unread_messages") or 0
+    waiting = f"messages not read yet: {unread}" if unread else ""
+    return ", ".join(filter(None, ("yes" if subagent.get("steerable") else "", waiting))) or None
 
 
 def _bounds(subagent: Json) -> str | None:

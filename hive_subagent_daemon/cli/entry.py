@@ -30,6 +30,7 @@ COMPLETION_VARIABLE: Final = "_HIVE_SUBAGENT_COMPLETE"
 COMMANDS: Final = {
     "start": "turns:start",
     "continue": "turns:continue_turn",
+    "steer": "turns:steer",
     "interrupt": "turns:interrupt",
     "status": "status:status",
     "wait": "wait:wait",

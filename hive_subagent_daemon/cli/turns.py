@@ -1,4 +1,4 @@
-"""`start`, `continue` and `interrupt`: the commands that change what runs."""
+"""`start`, `continue`, `steer` and `interrupt`: the commands that change what runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MAX_PROMPT_BYTES = 10_000_000
 _DIRECTORY = click.Path(file_okay=False)  # only for the shell: the daemon checks it
 
 
-def bounded(command: Command) -> Command:
-    """Add the options that bound what a turn may take."""
-    for option in reversed(_BOUNDS):
+def on_terms(command: Command) -> Command:
+    """Add the options for how a turn is to run: what it may take, and whether it can be steered."""
+    for option in reversed(_TERMS):
         command = option(command)
     return command
 
 
-_BOUNDS = (
+_TERMS = (
     click.option(
         "--timeout",
         "timeout_seconds",
@@ -45,6 +45,9 @@ _BOUNDS = (
     ),
     click.option(
         "--max-turns", metavar="N", type=int, help="Rounds the turn may take (default: as configured)."
+    ),
+    click.option(
+        "--steerable", is_flag=True, default=None, help="Let `steer` hand it messages while it runs."
     ),
 )
 
@@ -61,7 +64,7 @@ _BOUNDS = (
     type=_DIRECTORY,
     help="Working directory (default: the daemon's work_dir).",
 )
-@bounded
+@on_terms
 def start(
     endpoint: Endpoint,
     *,
@@ -70,7 +73,7 @@ def start(
     model: str | None,
     trigger: str | None,
     directory: str | None,
-    **bounds: float | None,
+    **terms: float | None,
 ) -> None:
     """Start subagent NAME in the background, with the instructions in PROMPT_FILE.
 
@@ -82,7 +85,7 @@ def start(
         model=model,
         trigger=trigger,
         dir=absolute(directory),
-        **bounds,
+        **terms,
     )
     say(call_tool(endpoint, "start", arguments).text)
 
@@ -98,7 +101,7 @@ def start(
     type=_DIRECTORY,
     help="Working directory (default: the remembered one).",
 )
-@bounded
+@on_terms
 def continue_turn(
     endpoint: Endpoint,
     *,
@@ -106,15 +109,27 @@ def continue_turn(
     prompt: str,
     model: str | None,
     directory: str | None,
-    **bounds: float | None,
+    **terms: float | None,
 ) -> None:
     """Give subagent NAME another turn in its session.
 
     PROMPT is the text itself. Without it, or with -, the prompt is read from stdin.
     """
     text = _read_prompt() if prompt == "-" else prompt
-    arguments = given(name=name, prompt=text, model=model, dir=absolute(directory), **bounds)
+    arguments = given(name=name, prompt=text, model=model, dir=absolute(directory), **terms)
     say(call_tool(endpoint, "continue", arguments).text)
+
+
+@click.command("steer", cls=DaemonCommand, short_help="Hand a message to a running subagent.")
+@click.argument("name", type=SubagentName(running=True))
+@click.argument("text", default="-", metavar="[TEXT]")
+def steer(endpoint: Endpoint, *, name: str, text: str) -> None:
+    """Hand a message to subagent NAME, which was started with --steerable and runs.
+
+    It reads the message after its current step. Without TEXT, or with -, the message is read from stdin.
+    """
+    message = _read_prompt() if text == "-" else text
+    say(call_tool(endpoint, "steer", {"name": name, "text": message}).text)
 
 
 @click.command("interrupt", cls=DaemonCommand, short_help="Stop the running turn of a subagent.")

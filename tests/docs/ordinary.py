@@ -4,6 +4,10 @@ from __future__ import annotations
 
 ORDINARY = (
     # answers of the tools in words
+    "Sent to '…' (turn …): it reads that after its current step, or its loose end warns.…",
+    "… messages of yours are not read yet.",
+    "messages not read yet: …",
+    "Before that, in the same turn:",
     "Started '…' (turn …, pid …) …. get_loose_ends will tell how the turn ended.",
     "No signal was needed for '…'",
     "…: it is still shutting down, get_loose_ends will tell when it has ended.",

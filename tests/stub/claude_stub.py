@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from tests.stub.stub_call import answer_of, tool_answer
 from tests.stub.stub_dump import what_a_child_sees
 from tests.stub.stub_sessions import VERSION, Sessions, refuse, write_all
+from tests.stub.stub_stream import Lines, aborted, answer_to, answered, replayed, text_of
 
 VALUE_FLAGS = (
     "--output-format",
@@ -41,6 +42,7 @@ BARE_FLAGS = (
     "--dangerously-skip-permissions",
     "--strict-mcp-config",
     "--include-partial-messages",
+    "--replay-user-messages",
 )
 STDIN_LIMIT_BYTES = 10_000_000
 GATE_LIMIT_SECONDS = 120.0
@@ -74,6 +76,8 @@ class Stub:
         self.check_start_up()
         self.session_id, self.name = self.identity()
         self.stdin = b""
+        self.lines = Lines() if flags.get("--input-format") == "stream-json" else None
+        self.failed = False
         self.scripts = Path(os.environ["STUB_SCRIPTS"])
         self.sequence = 0
 
@@ -122,7 +126,17 @@ class Stub:
                 return turns[min(number, len(turns) - 1)]
 
     def read_prompt(self) -> None:
-        """Read stdin to its end and do what claude does with an empty, blank, huge or slash prompt."""
+        """Read stdin to its end and do what claude does with an empty, blank, huge or slash prompt.
+
+        Of messages only the first is read.
+        """
+        if self.lines is not None:
+            first = self.lines.next()
+            if first is None:
+                os._exit(0)
+            self.take(first)
+            self.stdin = text_of(first).encode()
+            return
         while chunk := os.read(0, 1 << 20):
             self.stdin += chunk
         if len(self.stdin) > STDIN_LIMIT_BYTES:
@@ -143,6 +157,7 @@ class Stub:
         """Print one event as a line, with the session id and an id of its own."""
         self.sequence += 1
         own = {"session_id": self.session_id, "uuid": f"00000000-0000-4000-8000-{self.sequence:012d}"}
+        own |= {"uuid": event["uuid"]} if event.get("isReplay") else {}
         write_all(1, json.dumps(event | own, ensure_ascii=False).encode() + b"\n")
 
     def leave(self, code: int) -> NoReturn:
@@ -165,6 +180,36 @@ class Stub:
         """Carry out the steps in order."""
         for step in steps:
             getattr(self, f"do_{step['do']}")(step)
+
+    def take(self, event: Step) -> None:
+        """Take a message, and show it again where that is wanted."""
+        if "--replay-user-messages" in self.flags:
+            self.emit(replayed(event))
+
+    def do_take(self, _step: Step) -> None:
+        """Wait for a message in the middle of a round; the end of stdin ends only the waiting."""
+        if self.lines is not None and (event := self.lines.next()) is not None:
+            self.obey(event, taken=True)
+
+    def do_listen(self, _step: Step) -> NoReturn:
+        """Answer messages and requests until the end of stdin, then exit as claude does."""
+        while self.lines is not None and (event := self.lines.next()) is not None:
+            self.obey(event)
+        self.leave(int(self.failed))
+
+    def obey(self, event: Step, *, taken: bool = False) -> None:
+        """Do what one line of stdin says; one that is only `taken` belongs to the round that goes on."""
+        events: list[Step] = []
+        if event["type"] == "user":
+            self.take(event)
+            events = [] if taken else answer_to(text_of(event))
+        elif event["type"] == "control_request":
+            self.emit(answered(event))
+            interrupts = event["request"]["subtype"] == "interrupt"
+            self.failed = self.failed or interrupts
+            events = aborted() if interrupts else []
+        for one in events:
+            self.emit(one)
 
     def do_init(self, step: Step) -> None:
         """Register the session and print claude's first event."""
@@ -312,4 +357,4 @@ def main() -> NoReturn:
         stub.on_signal(number, None)
     stub.read_prompt()
     stub.run(stub.turn_steps())
-    stub.leave(0)
+    stub.do_listen({})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.stub.conftest import write_claude
 from tests.stub.kill_notices import check_notices, shown
-from tests.stub.steps import forever, init, reach, spawn, success
+from tests.stub.steps import forever, init, reach, spawn, success, take
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def lay_out(daemon: Daemon) -> None:
     folder.mkdir(parents=True)
     title = {"type": "custom-title", "customTitle": NAME, "sessionId": EARLIER_SESSION}
     (folder / f"{EARLIER_SESSION}.jsonl").write_text(json.dumps(title) + "\n")
+    steered = [init(), take(), *success("two")[1:]]
     with_child = [init(), spawn("child", own_session=True), reach("up"), forever()]
-    daemon.script(NAME, success("one"), success("two"), with_child)
+    daemon.script(NAME, success("one"), steered, with_child)
 
 
 def project_folder(daemon: Daemon) -> Path:
@@ -104,6 +105,7 @@ def tell(daemon: Daemon) -> Confirmed:
         one = start(daemon, 1, confirmed)
         told_everywhere(daemon, one, confirmed)
         two = resume(daemon, confirmed)
+        daemon.ok("steer", name=NAME, text="one more thing")
         told_everywhere(daemon, two, confirmed)
         confirmed.shown.extend(shown(daemon))
         three = start(daemon, 2, confirmed)
@@ -142,7 +144,7 @@ def start(daemon: Daemon, recipe: int, confirmed: Confirmed) -> str:
 
 def resume(daemon: Daemon, confirmed: Confirmed) -> str:
     """Continue the subagent and return the turn."""
-    turn: str = daemon.ok("continue", name=NAME, prompt="go on").content["turn"]
+    turn: str = daemon.ok("continue", name=NAME, prompt="go on", steerable=True).content["turn"]
     confirmed.turns.append(turn)
     return turn
 

@@ -142,6 +142,16 @@ def reach(mark: str) -> Step:
     return {"do": "touch", "mark": mark}
 
 
+def take() -> Step:
+    """Wait for a message to a steerable turn, and take it into the round that goes on."""
+    return {"do": "take"}
+
+
+def listen() -> Step:
+    """Answer messages and requests until the end of stdin, and exit."""
+    return {"do": "listen"}
+
+
 def forever() -> Step:
     """Stay until a signal ends it."""
     return {"do": "forever"}

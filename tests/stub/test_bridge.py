@@ -113,7 +113,7 @@ def test_without_a_daemon_there_are_tools_and_a_call_says_why_it_fails(moving_da
         bridge.request("initialize", protocolVersion="2025-11-25")
         assert bridge.heard()["result"]["serverInfo"]["name"] == "subagent"
         bridge.request("tools/list")
-        assert len(bridge.heard()["result"]["tools"]) == 7
+        assert len(bridge.heard()["result"]["tools"]) == 8
         refused = bridge.result("start", name="a", prompt_file="p")
         assert refused["isError"]
         where = f"http://127.0.0.1:{moving_daemon.port}/mcp"

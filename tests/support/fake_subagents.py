@@ -41,6 +41,10 @@ class FakeSubagents:
         """Remember an interrupt."""
         return self._answer("interrupt", name=name, force=force)
 
+    async def steer(self, *, name: str, text: str) -> Answer:
+        """Remember a message."""
+        return self._answer("steer", name=name, text=text)
+
     async def status(self, name: str | None) -> Answer:
         """Remember a status."""
         return self._answer("status", name=name)

@@ -138,6 +138,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "start": STARTED,
     "continue": STARTED | {"previous_turn": KILLED},
     "interrupt": INTERRUPTED,
+    "steer": {"name": "reviewer", "turn": "20260101t120000-1", "sent": True, "unread_messages": 2},
     "status": STATUS,
     "wait": {"ended": ["writer"], "timed_out": False, "subagents": [IDLE, RUNNING], "more": 0},
     "get_loose_ends": {"loose_ends": [loose_end("a-1"), loose_end("a-2", KILLED)], "remaining": 1},

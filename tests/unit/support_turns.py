@@ -22,7 +22,7 @@ from hive_subagent_daemon.registry import Registry
 from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage, open_state_dir
 from hive_subagent_daemon.subagents import Subagents
-from hive_subagent_daemon.values import NO_BOUNDS
+from hive_subagent_daemon.values import NO_BOUNDS, Terms
 from tests.unit import support_streams as streams
 from tests.unit.support_children import FakeLauncher
 
@@ -148,12 +148,12 @@ class Parts:
     async def start(self, name: str = "alpha", **arguments: object) -> Json:
         """Start a subagent."""
         given: Json = {"prompt_file": "recipe.md", "model": None, "trigger": None, "dir": None}
-        return await self.subagents.start(name=name, **{"bounds": NO_BOUNDS, **given, **arguments})
+        return await self.subagents.start(name=name, **given | _as_terms(arguments))
 
     async def resume(self, name: str = "alpha", **arguments: object) -> Json:
         """Continue a subagent."""
-        given: Json = {"prompt": "go on", "model": None, "dir": None, **arguments}
-        return await self.subagents.continue_turn(name=name, **{"bounds": NO_BOUNDS, **given})
+        given: Json = {"prompt": "go on", "model": None, "dir": None}
+        return await self.subagents.continue_turn(name=name, **given | _as_terms(arguments))
 
     async def play(self, name: str = "alpha") -> str:
         """Start a subagent, let it succeed, and return the turn."""
@@ -230,3 +230,9 @@ async def until(condition: Callable[[], object], *, what: str = "the condition")
 def open_descriptors() -> int:
     """Return how many files this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _as_terms(arguments: Json) -> Json:
+    """Return arguments of the tools as those of the service."""
+    bounds, steerable = arguments.pop("bounds", NO_BOUNDS), arguments.pop("steerable", False)
+    return {**arguments, "terms": Terms(bounds, steerable=steerable)}

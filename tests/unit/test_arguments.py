@@ -17,6 +17,7 @@ from hive_subagent_daemon.arguments import (
     InterruptArguments,
     StartArguments,
     StatusArguments,
+    SteerArguments,
     WaitArguments,
     checked_arguments,
     input_schema,
@@ -32,11 +33,13 @@ MODELS: dict[str, type[Arguments]] = {
     "get_loose_ends": GetLooseEndsArguments,
     "close_loose_ends": CloseLooseEndsArguments,
     "wait": WaitArguments,
+    "steer": SteerArguments,
 }
 VALID: dict[str, dict[str, Any]] = {
     "start": {"name": "a", "prompt_file": "p.md"},
     "continue": {"name": "a", "prompt": "go on"},
     "interrupt": {"name": "a"},
+    "steer": {"name": "a", "text": "less"},
     "status": {},
     "get_loose_ends": {},
     "close_loose_ends": {"ids": ["x"]},
@@ -58,8 +61,8 @@ def refusal(tool: str, changed: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-BOUNDS = "timeout_seconds, max_budget_usd, max_turns"
-START_TAKES = f"it takes only name, prompt_file, model, trigger, dir, {BOUNDS}."
+TERMS = "timeout_seconds, max_budget_usd, max_turns, steerable"
+START_TAKES = f"it takes only name, prompt_file, model, trigger, dir, {TERMS}."
 NAME = "argument 'name' must be a string of 1 to 63 characters of a-z, 0-9 and '-', not"
 
 
@@ -75,6 +78,8 @@ NAME = "argument 'name' must be a string of 1 to 63 characters of a-z, 0-9 and '
         ("start", {"zzzz": 1}, f"argument 'zzzz' is unknown to start, leave it out: {START_TAKES}"),
         ("start", {"\ud800\n": 1}, "argument '\\ud800\\n' is unknown to start"),
         ("start", {"x" * 500: 1}, f"argument '{'x' * 60}…' is unknown to start"),
+        ("start", {"steerable": "yes"}, "argument 'steerable' must be true or false, not"),
+        ("steer", {"text": " \n"}, "'text' is empty or only white space: say what to do."),
         ("start", {"name": 7}, f"{NAME} the number 7."),
         ("start", {"name": None}, f"{NAME} null."),
         ("start", {"name": ["a"]}, f"{NAME} an array of 1."),

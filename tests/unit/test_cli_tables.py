@@ -149,6 +149,12 @@ def test_details_tell_everything_and_the_last_text_whole() -> None:
     assert lines[-2:] == ["I was just", "[… 9,000 characters in all]"]
 
 
+def test_details_tell_whether_messages_reach_a_turn_and_which_wait() -> None:
+    said = "\n".join(details_of(RUNNING | {"steerable": True, "unread_messages": 2}, now=NOW, colour=False))
+    assert "  steerable:   yes, messages not read yet: 2" in said
+    assert "steerable" not in "\n".join(details_of(RUNNING, now=NOW, colour=False))
+
+
 def test_nothing_hostile_reaches_a_terminal() -> None:
     retry = {"kind": "retry", "attempt": 1, "max_attempts": 2, "error": EVIL}
     evil = [

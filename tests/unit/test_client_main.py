@@ -14,7 +14,7 @@ import pytest
 from hive_subagent_daemon.cli import turns
 from hive_subagent_daemon.client_main import main
 from hive_subagent_daemon.errors import RefusedError
-from hive_subagent_daemon.values import NO_BOUNDS
+from hive_subagent_daemon.values import USUAL_TERMS, Terms
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, STATUS, loose_end
 from tests.support.served_tools import served_on_tcp
@@ -38,6 +38,8 @@ def subagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSubagents]:
     [
         (["interrupt", "a"], "interrupt", {"name": "a", "force": False}),
         (["interrupt", "a", "--force"], "interrupt", {"name": "a", "force": True}),
+        (["steer", "a", "less"], "steer", {"name": "a", "text": "less"}),
+        (["steer", "--", "-p", "-x"], "steer", {"name": "-p", "text": "-x"}),
         (["status"], "status", {"name": None}),
         (["status", "a"], "status", {"name": "a"}),
         (["status", "--", "-p"], "status", {"name": "-p"}),
@@ -46,12 +48,12 @@ def subagents(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSubagents]:
         (
             ["continue", "a", "do it", "--model", "opus"],
             "continue",
-            {"name": "a", "prompt": "do it", "model": "opus", "dir": None, "bounds": NO_BOUNDS},
+            {"name": "a", "prompt": "do it", "model": "opus", "dir": None, "terms": USUAL_TERMS},
         ),
         (
             ["continue", "--", "-p", "-x"],
             "continue",
-            {"name": "-p", "prompt": "-x", "model": None, "dir": None, "bounds": NO_BOUNDS},
+            {"name": "-p", "prompt": "-x", "model": None, "dir": None, "terms": USUAL_TERMS},
         ),
     ],
 )
@@ -76,7 +78,7 @@ def test_files_of_a_start_are_those_of_the_caller(
     assert main(["start", "a", "p.md", "--dir", "sub", "--trigger", "go", "--model", ""]) == 0
     here = {"prompt_file": f"{tmp_path}/p.md", "dir": f"{tmp_path}/sub"}
     assert subagents.calls == [
-        ("start", {"name": "a", "trigger": "go", "model": "", "bounds": NO_BOUNDS} | here)
+        ("start", {"name": "a", "trigger": "go", "model": "", "terms": USUAL_TERMS} | here)
     ]
 
 
@@ -84,8 +86,10 @@ def test_what_a_turn_may_take_is_passed_on(subagents: FakeSubagents) -> None:
     bounds = ["--timeout", "90", "--max-budget-usd", "1.5", "--max-turns", "7"]
     for words in (["start", "a", "/p.md", *bounds], ["continue", "a", "go", *bounds]):
         assert main(words) == 0
-        given = subagents.calls[-1][1]["bounds"]
+        given = subagents.calls[-1][1]["terms"].bounds
         assert (given.timeout_seconds, given.max_budget_usd, given.max_turns) == (90, 1.5, 7)
+        assert main([*words, "--steerable"]) == 0
+        assert subagents.calls[-1][1]["terms"] == Terms(given, steerable=True)
     assert main(["start", "a", "/p.md", "--max-turns", "few"]) == 2
 
 
@@ -94,13 +98,16 @@ def test_a_directory_that_was_not_given_is_left_to_the_daemon(subagents: FakeSub
     assert subagents.calls[0][1]["dir"] is None
 
 
-@pytest.mark.parametrize("arguments", [["continue", "a"], ["continue", "a", "-"]])
+@pytest.mark.parametrize(
+    "arguments", [["continue", "a"], ["continue", "a", "-"], ["steer", "a"], ["steer", "a", "-"]]
+)
 def test_a_prompt_may_come_by_stdin(
     subagents: FakeSubagents, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("zwei\nZeilen ä\n".encode())))
     assert main(arguments) == 0
-    assert subagents.calls[0][1]["prompt"] == "zwei\nZeilen ä\n"
+    received = subagents.calls[0][1]
+    assert received["text" if arguments[0] == "steer" else "prompt"] == "zwei\nZeilen ä\n"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hive_subagent_daemon import endings, registry
 from hive_subagent_daemon.config_values import Limits
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.nesting import NestedSubagents
-from hive_subagent_daemon.values import NO_BOUNDS, Bounds
+from hive_subagent_daemon.values import Bounds, Terms
 from tests.unit.support_children import FakeChild
 from tests.unit.support_turns import Parts, until
 
@@ -67,7 +67,7 @@ def inside(parts: Parts, name: str) -> NestedSubagents:
 async def start_inside(parts: Parts, parent: str, name: str) -> Json:
     """Let a subagent start one of its own."""
     return await inside(parts, parent).start(
-        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, bounds=NO_BOUNDS
+        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, terms=Terms()
     )
 
 
@@ -105,7 +105,7 @@ async def test_a_nested_one_starts_nothing_while_its_parent_is_being_killed(part
 
         async def ask() -> None:
             with pytest.raises(RefusedError, match="is being killed") as error:
-                await within.continue_turn(name="third", prompt="x", model=None, dir=None, bounds=NO_BOUNDS)
+                await within.continue_turn(name="third", prompt="x", model=None, dir=None, terms=Terms())
             refused.append(error)
 
         child.ask = ask
@@ -162,3 +162,14 @@ async def test_a_stop_without_descriptors_ends_every_turn_all_the_same(
         fail_at_first_kill(parts, "a", times=2)
         await parts.registry.stop()
         assert [(await parts.ended(turn))["cause"] for turn in turns] == ["daemon stopped"] * 2
+
+
+async def test_a_nested_one_steers_only_its_own(parts: Parts) -> None:
+    async with parts.running():
+        for name in ("outer", "other"):
+            await parts.start(name)
+        await start_inside(parts, "outer", "inner")
+        with pytest.raises(RefusedError, match="'other' is not a subagent of yours"):
+            await inside(parts, "outer").steer(name="other", text="less")
+        with pytest.raises(RefusedError, match="'inner' is not steerable"):
+            await inside(parts, "outer").steer(name="inner", text="less")

@@ -18,7 +18,7 @@ from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.mcp_service import build_server
 from hive_subagent_daemon.tool_texts import INSTRUCTIONS
 from hive_subagent_daemon.tools import TOOLS
-from hive_subagent_daemon.values import NO_BOUNDS, Bounds
+from hive_subagent_daemon.values import USUAL_TERMS, Bounds, Terms
 from tests.support.fake_subagents import FakeSubagents
 from tests.support.sample_answers import ANSWERS, RUNNING, STATUS
 from tests.unit.test_arguments import ARGUMENTS, VALID
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 ERAS = ["legacy", "2026-07-28"]
 LIMIT = 1000
-NONE = {"bounds": NO_BOUNDS}
-ORDER = ["start", "continue", "interrupt", "status", "get_loose_ends", "close_loose_ends", "wait"]
+NONE = {"terms": USUAL_TERMS}
+ORDER = ["start", "continue", "interrupt", "status", "get_loose_ends", "close_loose_ends", "wait", "steer"]
 
 
 def server_over(subagents: FakeSubagents) -> Server[Any]:
@@ -88,7 +88,7 @@ async def test_an_answer_is_structured_and_has_a_text(tool: str, era: str) -> No
                 "model": None,
                 "trigger": None,
                 "dir": None,
-                "bounds": NO_BOUNDS,
+                "terms": USUAL_TERMS,
             },
         ),
         (
@@ -99,8 +99,15 @@ async def test_an_answer_is_structured_and_has_a_text(tool: str, era: str) -> No
         (
             "continue",
             {"name": "a", "prompt": "x", "timeout_seconds": 9, "max_budget_usd": 0.5, "max_turns": 3},
-            {"name": "a", "prompt": "x", "model": None, "dir": None, "bounds": Bounds(9, 0.5, 3)},
+            {"name": "a", "prompt": "x", "model": None, "dir": None, "terms": Terms(Bounds(9, 0.5, 3))},
         ),
+        (
+            "start",
+            {"name": "a", "prompt_file": "p", "model": "", "trigger": "/go", "dir": "d", "steerable": True},
+            {"name": "a", "prompt_file": "p", "model": "", "trigger": "/go", "dir": "d"}
+            | {"terms": Terms(steerable=True)},
+        ),
+        ("steer", {"name": "a", "text": "/stop"}, {"name": "a", "text": "/stop"}),
         ("interrupt", {"name": "a"}, {"name": "a", "force": False}),
         ("interrupt", {"name": "a", "force": True}, {"name": "a", "force": True}),
         ("status", {}, {"name": None}),
@@ -200,9 +207,9 @@ def test_the_annotations_tell_reading_from_changing_and_from_cutting_off_work() 
     repeatable = {name for name, annotations in told.items() if annotations.idempotent_hint}
     opens = {name for name, annotations in told.items() if annotations.open_world_hint}
     assert reads == {"status", "get_loose_ends", "wait"}
-    assert destroys == {"start", "continue", "interrupt"}
+    assert destroys == {"start", "continue", "interrupt", "steer"}
     assert repeatable == {"status", "get_loose_ends", "close_loose_ends", "wait"}
-    assert opens == {"start", "continue"}
+    assert opens == {"start", "continue", "steer"}
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

@@ -26,7 +26,7 @@ from hive_subagent_daemon.metrics import Metrics, Readings, SinkNow
 from hive_subagent_daemon.reading import Document
 from hive_subagent_daemon.sink_values import CommandSink
 from hive_subagent_daemon.tally import Ending, Tally
-from hive_subagent_daemon.values import NO_BOUNDS
+from hive_subagent_daemon.values import Terms
 from tests.unit.support_records import KILLED_OUTCOME, OUTCOME, loose_end
 from tests.unit.support_turns import Parts, until
 
@@ -154,7 +154,7 @@ def assembled(parts: Parts, *sinks: CommandSink) -> Assembled:
 async def start(made: Assembled, name: str) -> None:
     """Start a subagent."""
     await made.subagents.start(
-        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, bounds=NO_BOUNDS
+        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, terms=Terms()
     )
 
 
