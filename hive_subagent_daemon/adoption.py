@@ -75,9 +75,10 @@ def _taken_over(record: TurnRecord, child: Child, folder: Path, *, records: Reco
         oom_kills=OomHistory(record.oom_outlived, record.oom_outlived),
         adopted=True,
     )
+    age = output.age_seconds()  # before the look, which may give back: that changes the modification time
     turn.look()
     turn.activity = output.seen.activity
-    turn.activity_since = time.monotonic() - output.age_seconds()
+    turn.activity_since = time.monotonic() - age
     return turn
 
 

@@ -223,7 +223,7 @@ def _without_result(evidence: Evidence) -> Verdict:
             error = _told(f"{_nothing_found(evidence)} (exit code {code})", evidence)
             known = error_class or ErrorClass.NO_RESULT
         case _ if error_class is not None and not began:  # later, stderr may tell of what was overcome
-            error = _told("claude ended without a result while no daemon watched it", evidence)
+            error = _told("claude ended without a result after its daemon was gone", evidence)
             known = error_class
         case _:
             return _lost(evidence)
@@ -246,7 +246,7 @@ def _nothing_found(evidence: Evidence) -> str:
 
 def _lost(evidence: Evidence) -> Verdict:
     error = (
-        "How this turn ended is not known: the daemon was gone while it ended, and it left no result. "
+        "How this turn ended is not known: the daemon that had started it was gone, and it left no result. "
         "Its work may be incomplete."
     )
     said = evidence.seen.last_text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hive_subagent_daemon.turns import Turn
+    from hive_subagent_daemon.values import Parentage
 
 
 def as_tree(parents: Mapping[str, str | None]) -> list[str]:
@@ -34,6 +36,11 @@ def above(turn: Turn, started_by: Mapping[str, str]) -> Iterator[str]:
     while turn_id is not None:
         yield turn_id
         turn_id = started_by.get(turn_id)
+
+
+def handed_down(parentage: Parentage) -> dict[str, str]:
+    """Return which turn has started which, as the record of a turn tells of those above it."""
+    return dict(pairwise(parentage.above))
 
 
 def nested_in(turn_id: str, running: Iterable[Turn], started_by: Mapping[str, str]) -> list[Turn]:

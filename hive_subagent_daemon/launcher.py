@@ -80,7 +80,8 @@ class Child(Protocol):
     async def oom(self, *, ended_by_kill: bool) -> OomCounters | None:
         """Return what was killed for lack of memory, None when that is not known.
 
-        `ended_by_kill`: claude ended by a SIGKILL that is not ours, so that systemd-oomd may have sent it.
+        `ended_by_kill`: claude ended by a SIGKILL that is not ours, or nothing tells how: perhaps by
+        systemd-oomd.
         """
 
     def oom_kills(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hive_subagent_daemon import procfs
@@ -68,6 +68,8 @@ def living() -> list[procfs.Process]:
 def members(root: TurnRoot, among: Iterable[procfs.Process]) -> list[procfs.Process]:
     """Return the processes of one turn: those it owns and all that descend from them, never ourselves."""
     among = list(among)
+    if any(found.pid == root.pid and found.start != root.start for found in among):
+        root = replace(root, pid=None)  # the pid is another's now, and so is the session of that number
     return with_descendants([found for found in among if root.owns(found)], among)
 
 

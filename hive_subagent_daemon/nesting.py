@@ -103,7 +103,8 @@ class NestedSubagents:
         if self._registry.is_forced(self._turn):
             message = f"turn {self._turn.record.turn} is being killed: nothing is started for it any more."
             raise RefusedError(message)
-        depth = self._turn.record.parentage.depth + 1
+        own = self._turn.record
+        depth = own.parentage.depth + 1
         most = self._registry.limits.max_depth
         if depth > most:
             message = (
@@ -111,7 +112,7 @@ class NestedSubagents:
                 "or say in its final text what the parent should start."
             )
             raise RefusedError(message)
-        return Parentage(self._name, self._turn.record.turn, depth)
+        return Parentage(self._name, own.turn, depth, (own.turn, *own.parentage.above))
 
     def _is_own(self, name: str) -> bool:
         """Tell whether a subagent was started by this one, or by one of those."""

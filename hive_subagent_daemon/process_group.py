@@ -8,11 +8,12 @@ is an unmarked orphan: it is killed once no other turn runs that it could belong
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -178,8 +179,12 @@ class GroupChild:
             return self.signal(0)
         try:
             descriptor = os.pidfd_open(self.pid)
-        except (OSError, OverflowError):  # a damaged record can hold any number
+        except (ProcessLookupError, OverflowError):  # a damaged record can hold any number
             return False
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # likewise
+                return False
+            raise  # no descriptor is left: it may live, and must not be stopped for that
         if start_of(self.pid) != self.start:
             os.close(descriptor)
             return False
@@ -191,7 +196,8 @@ class GroupChild:
         if not self._foreign:
             return await self._children.wait(self.pid)
         if self._held is None:  # one that is held may have ended already
-            self.hold()
+            with suppress(OSError):
+                self.hold()
         if self._held is None:
             return ExitUnknown()
         try:

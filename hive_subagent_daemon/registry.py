@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -137,6 +137,7 @@ class Registry:
         self.running[record.name] = turn
         if record.parentage.turn is not None:
             self._started_by[record.turn] = record.parentage.turn
+            self._started_by |= kinship.handed_down(record.parentage)
         self._start_soon(partial(self._follow, turn), f"turn {record.turn} of {record.name}")
         self._some_running.set()
         if turn.steering is not None:
@@ -185,6 +186,9 @@ class Registry:
         """
         doomed = [turn, *self.nested_in(turn.record.turn)]
         self._forced |= {one.record.turn for one in doomed}
+        for one in doomed:  # all of them before the first is killed: else those below it outlive our death
+            with suppress(OSError):  # no descriptor is left for it: its killing tells
+                await one.doom(Cause.FORCED_INTERRUPT)
         leftovers = Leftovers()
         trouble: OSError | None = None
         for one in doomed:

@@ -21,6 +21,7 @@ from hive_subagent_daemon.values import (
     Cause,
     ErrorClass,
     Exit,
+    ExitUnknown,
     LooseEnd,
     Outcome,
     OutcomeKind,
@@ -163,12 +164,18 @@ class Turn:
             self.sent.append(sent)
         return delivered
 
+    async def doom(self, cause: Cause) -> None:
+        """Note that the turn is killed, once: should we die before it is, the next daemon does it."""
+        doomed = any((sent.signal, sent.cause) == (signal.SIGKILL, cause) for sent in self.sent)
+        if doomed or not self.child.signal(0):  # alive: it is this that ends it
+            return
+        sent = SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes)
+        self.sent.append(sent)
+        await self.note(sent)
+
     async def kill(self, cause: Cause) -> Leftovers:
         """Kill everything of the turn; return when nothing is left, or at the limit with what is."""
-        if self.child.signal(0):  # alive: it is this that ends it
-            sent = SentSignal(signal.SIGKILL, cause, self.output.stdout_bytes)
-            self.sent.append(sent)
-            await self.note(sent)
+        await self.doom(cause)
         leftovers = await self.child.empty()
         self.still_alive = leftovers.alive
         return leftovers
@@ -242,6 +249,8 @@ class Turn:
         """Tell whether claude has stayed for too long after its result."""
         if not self.has_result or self.stopped_after_result or self.is_steerable:
             return False
+        if not self.child.signal(0):
+            return False  # it has ended; one that is not our child may wait to be reaped for seconds
         grace = BACKGROUND_GRACE_SECONDS if self.output.seen.pending else grace_seconds
         chatters = time.monotonic() - self.activity_since > max(BACKGROUND_GRACE_SECONDS, grace_seconds)
         quiet = self.output.age_seconds()
@@ -268,10 +277,11 @@ class Turn:
         `nested` are the subagents of its own that run on.
         """
         leftovers = await self.child.empty()
-        killed = isinstance(exit_, Signalled) and exit_.signal == signal.SIGKILL
+        await in_thread(self.output.finish)
+        untold = isinstance(exit_, ExitUnknown) and not self.has_result
+        killed = untold or exit_ == Signalled(signal.SIGKILL)
         by_us = any(sent.signal == signal.SIGKILL for sent in self.sent)
         counters = await self.child.oom(ended_by_kill=killed and not by_us)
-        await in_thread(self.output.finish)
         evidence = Evidence(
             exit=exit_,
             seen=self.output.seen,

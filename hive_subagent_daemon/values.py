@@ -134,11 +134,16 @@ USUAL_TERMS: Final = Terms()
 
 @dataclass(frozen=True)
 class Parentage:
-    """Who started a turn: by default the agent itself, whose depth is 0, else a turn of a subagent."""
+    """Who started a turn: by default the agent itself, whose depth is 0, else a turn of a subagent.
+
+    `above` are the turns that this one descends from, the nearest first: those of ended ones too, which
+    nobody else remembers after a restart.
+    """
 
     name: str | None = None
     turn: str | None = None
     depth: int = 1
+    above: tuple[str, ...] = ()
 
 
 OF_THE_AGENT: Final = Parentage()
