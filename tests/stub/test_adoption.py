@@ -81,10 +81,12 @@ def test_a_running_turn_does_not_notice_a_restart(adopting: Daemon, end: Callabl
     assert is_alive(started.content["pid"])
     adopting.boot()
     after = adopting.status_of("a")
-    same = ("state", "turn", "pid", "session_id", "started_at", "dir", "parent", "model")
+    same = ("state", "turn", "session_id", "dir", "parent", "model")
     assert {key: after.get(key) for key in same} == {key: before.get(key) for key in same}
     assert after["activity"]["kind"] == "model"
     assert after["age_seconds"] >= before["age_seconds"]
+    assert after["running_seconds"] >= before["running_seconds"]
+    assert adopting.processes() == [started.content["pid"]]
     assert "is running for" in adopting.refused("start", name="a", prompt_file="recipe.md")
     adopting.open_gate("go")
     found = only_end(adopting, "a")

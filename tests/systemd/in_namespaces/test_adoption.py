@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 from typing import TYPE_CHECKING
 
@@ -19,11 +17,9 @@ from tests.systemd.service_harness import Units, write_program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import TellFigure
     from tests.systemd.conftest import MakeService
     from tests.systemd.service_harness import Service
 
-SEED = 20260101
 ADOPTING = Setting(top={"on_restart": "adopt"})
 
 
@@ -145,48 +141,3 @@ def test_a_sigterm_of_somebody_else_counts_as_a_restart(adopting: Service) -> No
     assert adopting.status_of("x")["turn"] == turn["turn"]
     adopting.open_gate("go")
     assert adopting.loose_end("x")["outcome"] == "completed"
-
-
-def end_again_and_again(service: Service, *, times: int) -> int:
-    """Restart or crash it so often over three turns, some ending meanwhile; return how many there were."""
-    chance = random.Random(SEED)
-    begun: dict[str, str] = {}
-    running: dict[str, str] = {}
-    for number in range(times):
-        for name in sorted({"a", "b", "c"} - running.keys()):
-            turn = service.start(name, held(f"go-{name}-{number}")).content["turn"]
-            begun[turn], running[name] = name, f"go-{name}-{number}"
-        ending = [name for name in sorted(running) if chance.random() < 0.6]
-        daemon = service.main_pid
-        if chance.random() < 0.5:
-            service.kill()  # the turns end before the next daemon comes
-            for name in ending:
-                service.open_gate(running.pop(name))
-            service.is_back(daemon)
-        else:
-            for name in ending:
-                service.open_gate(running.pop(name))
-            service.restart()
-        for name in ending:
-            service.finished(name)
-    for name, gate in running.items():
-        service.open_gate(gate)
-        service.finished(name)
-    stored = [json.loads(path.read_text()) for path in (service.state / "loose-ends").iterdir()]
-    ends = {end["id"]: end["outcome"]["verdict"]["kind"] for end in stored}
-    assert ends == dict.fromkeys(begun, "completed")
-    return len(begun)
-
-
-def test_restarts_and_crashes_lose_no_turn(make_service: MakeService, figure: TellFigure) -> None:
-    """Ten in turn, at moments of a seed."""
-    service = make_service(ADOPTING, units=Units(lines=("RestartSec=500ms",))).boot()
-    figure(f"adoption under systemd: 10 ends of the daemon, {end_again_and_again(service, times=10)} turns")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_many_restarts_and_crashes_lose_no_turn(make_service: MakeService, figure: TellFigure) -> None:
-    """Likewise, ten times as often."""
-    service = make_service(ADOPTING, units=Units(lines=("RestartSec=500ms",))).boot()
-    figure(f"adoption under systemd: 100 ends of the daemon, {end_again_and_again(service, times=100)} turns")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.stub.steps import Step, assistant, forever, init, reach, result
+from tests.stub.steps import Step, assistant, forever, init, reach, result, wait_for
 from tests.support.looking import metric
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import Setting
 from tests.systemd.hungry_claude import eat, feed
-from tests.systemd.managers import USER
+from tests.systemd.managers import SYSTEM, USER
+from tests.systemd.service_harness import Units
 
 if TYPE_CHECKING:
     from tests.systemd.conftest import MakeService
@@ -160,6 +161,41 @@ def test_what_claude_outlived_before_a_crash_of_the_daemon_does_not_explain_its_
     [end] = service.loose_ends("x")
     assert (end["outcome"], end["cause"], end["oom"]["kills"]) == ("lost", "unknown", 1)
     assert_lives_on(service, service.main_pid)
+
+
+@only_as_user
+def test_a_claude_that_ran_out_of_memory_while_no_daemon_ran_is_told_by_the_next_one(
+    make_service: MakeService,
+) -> None:
+    """The counters of its slice outlive it; one that was adopted is told likewise."""
+    service = adopting(make_service)
+    scripts = {name: [init(), reach(f"{name} up"), wait_for(f"go {name}"), *EATING[1:]] for name in "xy"}
+    pids = {name: service.start(name, steps).content["pid"] for name, steps in scripts.items()}
+    for name in scripts:
+        service.reached(f"{name} up")
+    daemon = service.main_pid
+    service.kill()
+    service.open_gate("go x")
+    eventually(lambda: not is_alive(pids["x"]), within=30, what="the kill for lack of memory")
+    assert service.main_pid == 0, "a daemon has seen it"
+    SYSTEM.systemctl("start", "--", service.unit)
+    service.is_back(daemon)
+    [_] = service.loose_ends("x")
+    assert service.status_of("y")["state"] == "running"
+    service.open_gate("go y")
+    for name in scripts:
+        end = service.loose_end(name, within=30)
+        assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGKILL", "oom")
+        assert_kills(end, kills=1)
+        assert end["text"] == "so far"
+    assert_lives_on(service, service.main_pid)
+
+
+def adopting(make_service: MakeService) -> Service:
+    """Run a daemon that adopts and that systemd does not start again by itself."""
+    scopes = {"memory_max": LIMIT_BYTES, "memory_swap_max": 0}
+    setting = Setting(top={"on_restart": "adopt"}, tables={"scopes": scopes})
+    return make_service(setting, units=Units(lines=("Restart=no",))).boot()
 
 
 @only_as_user
