@@ -22,7 +22,7 @@ from hive_subagent_daemon.spawning import Spawner
 from hive_subagent_daemon.storage import Storage
 from hive_subagent_daemon.subagents import Subagents
 from hive_subagent_daemon.tally import Tally
-from hive_subagent_daemon.turns import loose_end_of
+from hive_subagent_daemon.turn_ends import loose_end_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.turns import Turn
+    from hive_subagent_daemon.values import Outcome
 
 _log = logging.getLogger(__name__)
 
 CONCLUDE_AGAIN_SECONDS: Final = 0.5
+STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
 class Keeper:
@@ -35,6 +37,53 @@ class Keeper:
                 await in_thread(self._records.update_turn, turn.record)
         except OSError as error:
             _log.warning("the record of turn %s was not brought up to date: %s", turn.record.turn, error)
+
+
+class Endings:
+    """Finds out and stores the ends of turns, however long descriptors, threads or the disk are lacking.
+
+    `unstored` says of each turn that waits what it waits for; it shows in `status`.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none that waits."""
+        self.unstored: dict[str, str] = {}
+        self._giving_up = anyio.Event()
+
+    def give_up(self) -> None:
+        """Try nothing again from now on: the records stay, and the next start settles their turns."""
+        self._giving_up.set()
+
+    async def concluded(self, turn: Turn, judged: Callable[[], Awaitable[Outcome]]) -> Outcome | None:
+        """Judge a turn as soon as there is what that needs: descriptors, threads, memory. None: given up."""
+        while not self._giving_up.is_set():
+            try:
+                return await judged()
+            except OSError as error:
+                told = f"how {turn.record.name} ended cannot be found out yet: {error}"
+                self.unstored[turn.record.turn] = told
+                _log.error("%s", told, extra=fields(turn))
+            with anyio.move_on_after(CONCLUDE_AGAIN_SECONDS):
+                await self._giving_up.wait()
+        return None
+
+    async def stored(self, turn: Turn, store: Callable[[], None]) -> bool:
+        """Store as soon as the disk takes it. False: given up."""
+        turn_id = turn.record.turn
+        tries = 0
+        while True:
+            try:
+                await in_thread(store)
+            except OSError as error:
+                self.unstored[turn_id] = f"the end of {turn.record.name} cannot be stored yet: {error}"
+                _log.error("%s", self.unstored[turn_id], extra=fields(turn))
+            else:
+                self.unstored.pop(turn_id, None)
+                return True
+            with anyio.move_on_after(STORE_RETRY_SECONDS[min(tries, len(STORE_RETRY_SECONDS) - 1)]):
+                await self._giving_up.wait()
+                return False
+            tries += 1
 
 
 async def until_ended(turn: Turn, end: Callable[[], Awaitable[object]]) -> None:

@@ -19,7 +19,7 @@ from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import SubagentRecord, TurnRecord
 from hive_subagent_daemon.stream_input import still_unread
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.turns import Turn, loose_end_of, outcome_of, remembered, store_end
+from hive_subagent_daemon.turn_ends import loose_end_of, outcome_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, SentSignal
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.records import Records
     from hive_subagent_daemon.storage import Storage
+    from hive_subagent_daemon.turns import Turn
 
 _log = logging.getLogger(__name__)
 

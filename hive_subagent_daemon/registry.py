@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hive_subagent_daemon import clock, kinship
-from hive_subagent_daemon.endings import CONCLUDE_AGAIN_SECONDS, Keeper, all_ended, fields, until_ended
+from hive_subagent_daemon.endings import Endings, Keeper, all_ended, fields, until_ended
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.launcher import Leftovers
 from hive_subagent_daemon.steering import all_written, follow_input
 from hive_subagent_daemon.threads import in_thread
-from hive_subagent_daemon.turns import Turn, loose_end_of, remembered, store_end
+from hive_subagent_daemon.turn_ends import loose_end_of, remembered, store_end
 from hive_subagent_daemon.values import Cause, Exit, Outcome
 from hive_subagent_daemon.walls import LastTurns
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hive_subagent_daemon.inbox import Inbox
     from hive_subagent_daemon.membership import TurnRoot
     from hive_subagent_daemon.records import Records, SubagentRecord
+    from hive_subagent_daemon.turns import Turn
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,6 @@ SPAWNING_SECONDS: Final = 2.0
 STOP_SOFT_SECONDS: Final = 3.0
 STOP_HARD_SECONDS: Final = 4.0
 GONE_SECONDS: Final = 0.5  # a systemd that hangs must not hold up the news
-STORE_RETRY_SECONDS: Final = (0.2, 1.0, 5.0, 15.0)
 
 
 class Registry:
@@ -57,7 +57,6 @@ class Registry:
         self.limits = limits
         self.running: dict[str, Turn] = {}
         self.known = known
-        self.unstored: dict[str, str] = {}
         self.strayed: dict[str, str] = {}
         self.claude_version: str | None = None
         self.on_change: Callable[[], None] = lambda: None
@@ -70,7 +69,7 @@ class Registry:
         self._started_by: dict[str, str] = {}
         self._unclaimed = anyio.Event()
         self._keep = Keeper(records).keep
-        self._giving_up = anyio.Event()
+        self._endings = Endings()
         self._stopping = False
         self._attending: TaskGroup | None = None
         self._some_running = anyio.Event()
@@ -96,6 +95,11 @@ class Registry:
         if not self._claimed:
             self._forced &= {turn.record.turn for turn in self.running.values()}
             self._started_by = kinship.still_needed(self.running.values(), self._started_by)
+
+    @property
+    def unstored(self) -> dict[str, str]:
+        """What is said of turns that have ended and whose ends cannot be found out or stored yet."""
+        return self._endings.unstored
 
     @property
     def busy(self) -> bool:
@@ -274,23 +278,13 @@ class Registry:
             turn.steering.close()
         ended_at = clock.now()
         with anyio.CancelScope(shield=True):
-            outcome = await self._conclude(turn, exit_, ended_at)
+            outcome = await self._endings.concluded(turn, partial(self._judged, turn, exit_, ended_at))
             if outcome is not None:
                 await self._store(turn, outcome)
 
-    async def _conclude(self, turn: Turn, exit_: Exit, ended_at: datetime) -> Outcome | None:
-        """Judge a turn as soon as there is what that needs: descriptors, threads, memory. None: given up."""
-        while not self._giving_up.is_set():
-            try:
-                nested = tuple(one.record.name for one in self.nested_in(turn.record.turn))
-                return await turn.conclude(exit_, ended_at=ended_at, nested=nested)
-            except OSError as error:
-                told = f"how {turn.record.name} ended cannot be found out yet: {error}"
-                self.unstored[turn.record.turn] = told
-                _log.error("%s", told, extra=fields(turn))
-            with anyio.move_on_after(CONCLUDE_AGAIN_SECONDS):
-                await self._giving_up.wait()
-        return None
+    async def _judged(self, turn: Turn, exit_: Exit, ended_at: datetime) -> Outcome:
+        nested = tuple(one.record.name for one in self.nested_in(turn.record.turn))
+        return await turn.conclude(exit_, ended_at=ended_at, nested=nested)
 
     async def _store(self, turn: Turn, outcome: Outcome) -> None:
         """Store the loose end, however long the disk refuses; then free the name and show it."""
@@ -300,7 +294,7 @@ class Registry:
         before = self.known.get(record.name)
         now = remembered(record, outcome, before)
         store = partial(store_end, self._records, self._inbox, loose_end, before=before, now=now)
-        if not await self._until_stored(turn, store):
+        if not await self._endings.stored(turn, store):
             return  # the record of the turn stays: the next start settles it
         gone = anyio.Event()
         self._start_soon(partial(self._clear_away, turn, gone), f"clearing {record.turn} away")
@@ -327,26 +321,8 @@ class Registry:
         record = turn.record
         with anyio.CancelScope(shield=True):
             await turn.child.release()
-            await self._until_stored(turn, partial(self._records.end_turn, record.turn, record.name))
+            await self._endings.stored(turn, partial(self._records.end_turn, record.turn, record.name))
             gone.set()
-
-    async def _until_stored(self, turn: Turn, store: Callable[[], None]) -> bool:
-        """Try to store until the disk takes it; the waiting shows in `status`. False: given up, at a stop."""
-        turn_id = turn.record.turn
-        tries = 0
-        while True:
-            try:
-                await in_thread(store)
-            except OSError as error:
-                self.unstored[turn_id] = f"the end of {turn.record.name} cannot be stored yet: {error}"
-                _log.error("%s", self.unstored[turn_id], extra=fields(turn))
-            else:
-                self.unstored.pop(turn_id, None)
-                return True
-            with anyio.move_on_after(STORE_RETRY_SECONDS[min(tries, len(STORE_RETRY_SECONDS) - 1)]):
-                await self._giving_up.wait()
-                return False
-            tries += 1
 
     async def stop(self) -> None:
         """End every running turn, each with its loose end; within about twelve seconds."""
@@ -365,7 +341,7 @@ class Registry:
                     killing.start_soon(until_ended, turn, partial(turn.kill, Cause.DAEMON_STOPPED))
         if not await all_ended(turns, within_seconds=STOP_HARD_SECONDS):
             _log.error("some turns did not end in time; the next start will settle them")
-        self._giving_up.set()
+        self._endings.give_up()
 
     async def leave(self) -> None:
         """Leave what runs to the next daemon; what has ended by now is stored, within about seven seconds."""
@@ -374,7 +350,7 @@ class Registry:
         ending = [turn for turn in self.running.values() if turn.exited.is_set()]
         if not await all_ended(ending, within_seconds=STOP_SOFT_SECONDS + STOP_HARD_SECONDS):
             _log.error("some turns that ended are not stored; the next start will settle them")
-        self._giving_up.set()
+        self._endings.give_up()
         _log.info("turns that go on without a daemon: %d", len(self.running))
 
     async def _spawn_no_more(self) -> None:

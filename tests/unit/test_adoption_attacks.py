@@ -23,7 +23,7 @@ from hive_subagent_daemon.process_group import ProcessGroup
 from hive_subagent_daemon.procfs import Process
 from hive_subagent_daemon.skim import Seen, skim
 from hive_subagent_daemon.slices_to_stop import SlicesToStop
-from hive_subagent_daemon.values import NO_BOUNDS, Cause, SentSignal
+from hive_subagent_daemon.values import Cause, SentSignal, Terms
 from tests.unit import support_streams as streams
 from tests.unit.support_children import FakeChild
 from tests.unit.support_turns import Parts, until
@@ -251,9 +251,7 @@ async def inside(parts: Parts, parent: str, name: str) -> None:
     """Let a subagent start one of its own."""
     turn = parts.registry.running[parent]
     nested = NestedSubagents(parts.subagents, parts.registry, parts.inbox, turn=turn)
-    await nested.start(
-        name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, bounds=NO_BOUNDS
-    )
+    await nested.start(name=name, prompt_file="recipe.md", model=None, trigger=None, dir=None, terms=Terms())
 
 
 # Ages, and what follows from them

@@ -17,7 +17,7 @@ from hive_subagent_daemon.output import Output, TurnFiles
 from hive_subagent_daemon.records import Records
 from hive_subagent_daemon.skim import Seen, skim
 from hive_subagent_daemon.storage import Storage, open_state_dir
-from hive_subagent_daemon.turns import loose_end_of, outcome_of
+from hive_subagent_daemon.turn_ends import loose_end_of, outcome_of
 from hive_subagent_daemon.values import Cause, Exited, ExitUnknown, OutcomeKind, SentSignal, Signalled
 from tests.support.fuzzing import JSON_JUNK, LONG_LIMIT_SECONDS, damaged, fuzz, retyped
 from tests.unit.support_output import on_tmpfs

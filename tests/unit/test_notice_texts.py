@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_subagent_daemon.notice_texts import LISTED, TEXT_CHARACTERS, clean, counts_text, notices_text
-from hive_subagent_daemon.turns import loose_end_of
+from hive_subagent_daemon.turn_ends import loose_end_of
 from hive_subagent_daemon.values import Cause, ErrorClass, OutcomeKind, Verdict
 from hive_subagent_daemon.views import loose_end_json
 from tests.unit.support_records import KILLED_OUTCOME, OUTCOME, outcome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from hive_subagent_daemon import clock, registry
+from hive_subagent_daemon import clock, endings, registry
 from hive_subagent_daemon.config_values import Limits
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.values import Exited, Signalled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """Use the parts on a fresh folder, with short pauses."""
     monkeypatch.setattr(registry, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(registry, "STORE_RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(endings, "STORE_RETRY_SECONDS", (0.01,))
     monkeypatch.setattr(registry, "STOP_SOFT_SECONDS", 0.1)
     monkeypatch.setattr(registry, "STOP_HARD_SECONDS", 1.0)
     return Parts(tmp_path, limits=Limits(max_running=3, exit_grace_seconds=0.05))

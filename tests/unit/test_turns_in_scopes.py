@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from hive_subagent_daemon import registry, turns
+from hive_subagent_daemon import endings, registry, turns
 from hive_subagent_daemon.cgroups import OomCounters
 from hive_subagent_daemon.config_values import Limits
 from hive_subagent_daemon.errors import RefusedError
@@ -32,7 +32,7 @@ KILLED = Signalled(signal.SIGKILL)
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """Use the parts on a fresh folder, with scopes, a memory limit and short pauses."""
     monkeypatch.setattr(registry, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(registry, "STORE_RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(endings, "STORE_RETRY_SECONDS", (0.01,))
     monkeypatch.setattr(registry, "STOP_SOFT_SECONDS", 0.1)
     monkeypatch.setattr(registry, "STOP_HARD_SECONDS", 0.5)
     made = Parts(tmp_path, limits=Limits(max_running=3))
