@@ -105,12 +105,12 @@ class Caller(threading.Thread):
             assert not call_tool(self.port, "status", {}).is_error
         else:
             with contextlib.closing(
-                http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+                http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             ) as connection:
                 health(connection)
 
 
-def await_answers(callers: list[Caller], number: int) -> None:
+def await_answers(callers: list[Caller], number: int, *, within: float = 20.0) -> None:
     """Wait until every caller has an answer more, and all together so many more."""
     before = [caller.answers for caller in callers]
 
@@ -118,4 +118,4 @@ def await_answers(callers: list[Caller], number: int) -> None:
         now = [caller.answers for caller in callers]
         return all(map(int.__gt__, now, before)) and sum(now) >= sum(before) + number
 
-    eventually(lambda: enough() or any(caller.losses for caller in callers), within=20, what="answers")
+    eventually(lambda: enough() or any(caller.losses for caller in callers), within=within, what="answers")

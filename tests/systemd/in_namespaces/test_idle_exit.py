@@ -90,7 +90,7 @@ def test_activations_in_a_row_lose_no_request_and_hit_no_start_limit(
     began = time.monotonic()
     try:
         while service.log.count("leaving after") < activations:
-            await_answers(callers, CALLERS)
+            await_answers(callers, CALLERS, within=GONE_SECONDS)
             assert not any(caller.losses for caller in callers)
     finally:
         for caller in callers:
