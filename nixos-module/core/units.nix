@@ -58,7 +58,12 @@ rec {
     {
       description = "Hive subagent daemon of ${agent.name}";
       requires = [ "${unit}.socket" ] ++ userManager;
-      after = [ "${unit}.socket" ] ++ userManager;
+      # At a shutdown the bus goes later: by it the daemon asks whether it is stopped, and has scopes ended.
+      after = [
+        "${unit}.socket"
+        "dbus.service"
+      ]
+      ++ userManager;
       wantedBy = optional agent.startAtBoot (if isSystem then "multi-user.target" else "default.target");
       # With a start limit the socket would fail together with the service, and refuse every caller.
       startLimitIntervalSec = 0;

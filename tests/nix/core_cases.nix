@@ -262,6 +262,7 @@ in
       ]
       [
         "hive-subagent-coder.socket"
+        "dbus.service"
         "user@1000.service"
       ]
       false

@@ -90,7 +90,7 @@ def test_every_passed_socket_is_served_without_delay_and_outlives_the_daemon(
                 UnixConnection(path),
             ):
                 with contextlib.closing(connection):
-                    assert statistics.median(health(connection) for _ in range(11)) < DELAYED_SECONDS / 2
+                    assert min(health(connection) for _ in range(11)) < DELAYED_SECONDS / 2
             daemon.restart()
     assert (path.is_socket(), path.stat().st_mode & 0o777) == (True, 0o666)
     assert "systemd passed in 3 sockets: they decide the addresses, not `listen`" in daemon.log

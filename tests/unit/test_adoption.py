@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from jeepney import HeaderFields
 
 from hive_subagent_daemon import progress
 from hive_subagent_daemon.adoption import can_adopt
@@ -210,7 +211,7 @@ async def test_a_process_that_nobody_reaps_is_not_waited_for_long(
 @pytest.mark.parametrize(
     ("cgroup", "expected"),
     [
-        ("/system.slice/hive.service", OwnService("hive.service", SYSTEM_SOCKETS)),
+        ("/system.slice/hive.service", OwnService("hive.service", SYSTEM_SOCKETS, "user@7.service")),
         (
             "/user.slice/user@7.service/app.slice/hive.service",
             OwnService("hive.service", (Path("/x/bus"), Path("/run/user/7/bus"))),
@@ -241,6 +242,28 @@ async def test_only_a_job_that_stops_the_unit_is_a_stop(
     bus.answers |= {"GetUnit": lambda call: [returned(call, "o", "/unit/x")], "Get": get}
     async with serving(bus):
         assert await is_stopped_for_good(OwnService("x.service", (bus.socket,))) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("stop", True), ("restart", True), ("start", False), (None, False)]
+)
+async def test_the_end_of_the_manager_of_our_scopes_is_a_stop(
+    tmp_path: Path, kind: str | None, *, expected: bool
+) -> None:
+    """Our own unit is only restarted with it."""
+
+    def get(call: Message) -> list[Message]:
+        path = call.header.fields[HeaderFields.path]
+        if call.body[1] == "JobType":
+            return [returned(call, "v", ("s", kind if path == "/job/8" else "restart"))]
+        number = 7 if path == "/unit/ours" else 8 if kind else 0
+        return [returned(call, "v", ("(uo)", (number, f"/job/{number}")))]
+
+    bus = FakeBus(tmp_path / "bus")
+    bus.answers |= {"GetUnit": lambda call: [returned(call, "o", f"/unit/{call.body[0]}")], "Get": get}
+    async with serving(bus):
+        service = OwnService("ours", (bus.socket,), "manager")
+        assert await is_stopped_for_good(service) is expected
 
 
 async def test_what_nobody_tells_is_a_restart(tmp_path: Path) -> None:

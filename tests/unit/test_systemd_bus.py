@@ -40,9 +40,9 @@ STEPS = ["Hello", "AddMatch", "Subscribe"]
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait shortly for a manager that does not answer."""
-    monkeypatch.setattr(dbus_link, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(dbus_link, "CONNECT_SECONDS", 0.5)
     for name in ("START_SECONDS", "STOP_SECONDS", "ASK_SECONDS"):
-        monkeypatch.setattr(systemd_bus, name, 0.1)
+        monkeypatch.setattr(systemd_bus, name, 0.5)
     monkeypatch.setattr(systemd_bus, "RECONNECT_SECONDS", (0.01, 0.02))
 
 

@@ -164,9 +164,8 @@ def test_each_file_says_what_it_is_where_it_belongs_and_what_to_type(made: UnitF
 
 def test_the_service_of_the_system_waits_for_the_manager_of_its_user() -> None:
     found = settings(SYSTEM, "service")
-    assert (
-        found["Unit.Requires"] == found["Unit.After"] == ["hive-subagent-alice.socket", "user@1001.service"]
-    )
+    assert found["Unit.Requires"] == ["hive-subagent-alice.socket", "user@1001.service"]
+    assert found["Unit.After"] == ["hive-subagent-alice.socket", "dbus.service", "user@1001.service"]
     assert "XDG_RUNTIME_DIR=/run/user/1001" in found["Service.Environment"]
     assert found["Service.User"] == ["alice"]
     assert found["Service.StateDirectory"] == ["hive-subagent/alice"]

@@ -11,13 +11,14 @@ import pytest
 from tests.stub.steps import call, endless, exit_with, held, init, reach, result, success, wait_for
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import Setting
-from tests.systemd.managers import SYSTEM, cgroup_of
+from tests.systemd.managers import SYSTEM, USER, cgroup_of
 from tests.systemd.service_harness import Units, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.systemd.conftest import MakeService
+    from tests.systemd.managers import Form
     from tests.systemd.service_harness import Service
 
 ADOPTING = Setting(top={"on_restart": "adopt"})
@@ -32,6 +33,11 @@ def adopting(make_service: MakeService) -> Service:
 def restart(service: Service) -> None:
     """Restart it as an administrator does."""
     service.restart()
+
+
+def try_restart(service: Service) -> None:
+    """Restart it as packages do."""
+    SYSTEM.systemctl("try-restart", "--", service.unit)
 
 
 def crash(service: Service) -> None:
@@ -49,7 +55,7 @@ def upgrade(service: Service) -> None:
     assert str(service.folder / "newer") in service.show("ExecStart")
 
 
-@pytest.mark.parametrize("end", [restart, crash, upgrade])
+@pytest.mark.parametrize("end", [restart, try_restart, crash, upgrade])
 def test_a_running_turn_does_not_notice(adopting: Service, end: Callable[[Service], None]) -> None:
     """The same process in the same scope; then its one loose end, and no unit is left."""
     turn = adopting.start("x", held("go")).content
@@ -94,15 +100,43 @@ def test_whoever_calls_from_inside_an_adopted_turn_is_known(adopting: Service) -
 
 
 def test_a_stop_is_for_good(adopting: Service) -> None:
-    """The turns are stopped and reported, by the next daemon too."""
+    """Of the service, or of its socket, which takes the service along; the next daemon reports it too."""
+    for unit in (adopting.unit, adopting.socket_unit):
+        turn = adopting.start("x", endless()).content
+        adopting.restart()
+        SYSTEM.systemctl("stop", "--", unit)
+        adopting.comes_to("inactive")
+        assert not is_alive(turn["pid"])
+        assert not adopting.turn_units()
+        SYSTEM.systemctl("start", "--", adopting.unit)
+        end = adopting.loose_end("x", turn=turn["turn"])
+        assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
+
+
+@pytest.mark.parametrize("form", [USER], ids=["user"])
+@pytest.mark.parametrize("verb", ["stop", "restart"])
+def test_the_end_of_the_users_manager_is_a_stop(adopting: Service, form: Form, verb: str) -> None:
+    """The scopes end with it, also where systemd restarts both."""
+    manager = f"user@{form.uid}.service"
     pid = adopting.start("x", endless()).content["pid"]
-    adopting.restart()
-    adopting.stop()
+    SYSTEM.systemctl(verb, "--", manager)
     assert not is_alive(pid)
-    assert not adopting.turn_units()
-    adopting.boot()
+    SYSTEM.systemctl("start", "--", manager, adopting.unit)
     [end] = adopting.loose_ends("x")
-    assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
+    assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGINT", "daemon stopped")
+
+
+@pytest.mark.parametrize("form", [USER], ids=["user"])
+def test_a_turn_does_not_notice_that_the_watchdog_kills_its_daemon(make_service: MakeService) -> None:
+    """It is a crash like any other."""
+    service = make_service(ADOPTING, units=Units(lines=("WatchdogSec=1500ms",))).boot()
+    turn, daemon = service.start("x", held("go")).content, service.main_pid
+    os.kill(daemon, signal.SIGUSR1)
+    service.is_back(daemon)
+    assert "Watchdog timeout" in service.log
+    assert (service.status_of("x")["turn"], is_alive(turn["pid"])) == (turn["turn"], True)
+    service.open_gate("go")
+    assert service.loose_end("x")["outcome"] == "completed"
 
 
 def test_a_turn_that_ended_while_no_daemon_ran_is_judged_by_what_it_left(make_service: MakeService) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.stub.steps import endless, success
 from tests.support.processes import eventually, is_alive
 from tests.support.scripted_daemon import Setting
-from tests.systemd.managers import ALONE, OTHER_USER, SYSTEM, USER, cgroup_of, run
+from tests.systemd.managers import ALONE, OTHER_USER, ROOT, SYSTEM, USER, cgroup_of, run
 from tests.systemd.service_harness import Units
 
 if TYPE_CHECKING:
@@ -126,6 +126,20 @@ def test_a_bus_that_was_restarted_is_found_again(service: Service, form: Form) -
     eventually(lambda: starts(service), within=30, what="a start in a scope")
     assert is_alive(turn["pid"])
     eventually(lambda: "the connection to systemd" in service.log, what="a word on the lost connection")
+
+
+@pytest.mark.usefixtures("managers_reconnected")
+@pytest.mark.parametrize("form", [ROOT], ids=["root"])
+def test_a_stop_together_with_the_bus_is_told_from_a_restart(make_service: MakeService) -> None:
+    """As at a shutdown: the bus goes last."""
+    service = make_service(Setting(top={"on_restart": "adopt"})).boot()
+    pid = service.start("x", endless()).content["pid"]
+    bus = ("dbus.socket", "dbus.service")
+    SYSTEM.systemctl("stop", "--", service.unit, *bus)
+    assert not is_alive(pid)
+    SYSTEM.systemctl("start", "--", *bus, service.unit)
+    [end] = service.loose_ends("x")
+    assert (end["outcome"], end["cause"]) == ("killed", "daemon stopped")
 
 
 @pytest.mark.usefixtures("managers_reconnected")
