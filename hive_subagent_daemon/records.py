@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from hive_subagent_daemon import clock, names, progress
+from hive_subagent_daemon import clock, names, progress, unit_names
 from hive_subagent_daemon.archive import Rename  # noqa: TC001  pydantic reads the annotation
 from hive_subagent_daemon.regular_files import NotRegularError, read_regular
 from hive_subagent_daemon.storage import GONE_PREFIX
@@ -124,6 +124,7 @@ def _check(record: TurnRecord | SubagentRecord | LooseEnd) -> None:
             _check_turns(record.turn)
             _check_moments(record.started_at)
             _check_texts(record.dir, record.prompt_copy)
+            _check_scope(record.scope)
         case SubagentRecord():
             _check_turns(record.last_turn.turn)
             _check_moments(record.last_turn.started_at, record.last_turn.ended_at)
@@ -147,6 +148,13 @@ def _check_moments(*texts: str) -> None:
         if clock.from_text(text).tzinfo is None:
             message = f"{text!r} has no time zone"
             raise ValueError(message)
+
+
+def _check_scope(scope: str | None) -> None:
+    """A file is named after it, and systemd is asked for it."""
+    if scope is not None and not unit_names.is_scope(scope):
+        message = f"{scope!r} is not the name of a scope"
+        raise ValueError(message)
 
 
 def _check_texts(*paths: str | None) -> None:

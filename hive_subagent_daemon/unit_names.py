@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_BYTES: Final = 200
+MOST_UNIT_BYTES: Final = 255  # systemd's own limit
 # What a turn adds: dash, instance, escaped dash, turn id, `.scope`; with some to spare.
 MAX_PARENT_SLICE_BYTES: Final = MAX_BYTES - 60
 _KEPT: Final = frozenset((string.ascii_letters + string.digits + ":_.").encode())
 _AGENT_BYTES: Final = 80
+_SCOPE: Final = re.compile(r"[A-Za-z0-9:_.\\-]+\.scope")
 _SLICE: Final = re.compile(r"[A-Za-z0-9:_.\\]+(?:-[A-Za-z0-9:_.\\]+)*\.slice")
 
 
@@ -28,6 +30,11 @@ def escape(text: str) -> str:
 def is_slice(name: str) -> bool:
     """Tell whether systemd takes this for the name of a slice below the root slice (systemd.slice(5))."""
     return _SLICE.fullmatch(name) is not None
+
+
+def is_scope(name: str) -> bool:
+    """Tell whether this can be the name of the scope of a turn."""
+    return len(name) <= MOST_UNIT_BYTES and _SCOPE.fullmatch(name) is not None
 
 
 def default_slice(agent: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import signal
 import socket
-import statistics
 from typing import TYPE_CHECKING
 
 import pytest

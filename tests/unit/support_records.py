@@ -125,7 +125,7 @@ any_turn_record = st.builds(
     ).map(tuple),
     pid=st.one_of(st.none(), st.integers(0, 2**22)),
     pid_start=st.one_of(st.none(), st.integers(0, 2**60)),
-    scope=_some,
+    scope=st.none() | st.from_regex(r"[a-z0-9\\x.-]{1,50}\.scope", fullmatch=True),
     cgroup=_some,
     memory_limit_bytes=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
     oom_outlived=st.integers(0, 2**31),

@@ -167,6 +167,18 @@ async def test_nothing_of_a_full_disk_keeps_turns_from_being_adopted(parts: Part
         assert (await parts.ended(TURN))["cause"] == "interrupt"
 
 
+@pytest.mark.parametrize("scope", ["../../etc.scope", "", "x.service", f"{'x' * 300}.scope", "a\0b.scope"])
+async def test_a_scope_that_is_none_is_a_damaged_record(parts: Parts, scope: str) -> None:
+    """No file is named after it; the turn is stopped, and the record is set aside."""
+    leave(parts, replace(record(parts), scope=scope))
+    parts.launcher.left[TURN] = FakeChild(PID, foreign=True)
+    async with parts.running():
+        await adopt(parts)
+        assert (await parts.ended(TURN))["cause"] == "daemon stopped"
+    assert len(parts.records.unreadable) == 1
+    assert parts.launcher.looked_for[0].scope != scope
+
+
 # Somebody else's
 
 
