@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from hive_subagent_daemon.values import Cause, ExitUnknown, LooseEnd, Outcome, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
     from hive_subagent_daemon.cgroups import OomCounters
@@ -233,8 +235,17 @@ class Recovery:
         evidence = with_counters(evidence, counters, limit_bytes=record.memory_limit_bytes)
         output.retire()
         output.close()
-        seconds = (ended_at - clock.from_text(record.started_at)).total_seconds()
+        seconds = _lasted(record, ended_at, alive=one.alive)
         return outcome_of(record, evidence, ended_at=ended_at, duration_seconds=seconds)
+
+
+def _lasted(record: TurnRecord, ended_at: datetime, *, alive: bool) -> float:
+    """Return how long a turn took; the wall clock may have been set since it began, the monotonic one not."""
+    told = (ended_at - clock.from_text(record.started_at)).total_seconds()
+    if record.began is None or record.boot_id != procfs.boot_id():
+        return told
+    age = time.monotonic() - record.began
+    return age if alive else min(told, age)
 
 
 def _stdout_bytes(one: _Left) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hive_subagent_daemon import procfs
 from tests.stub.steps import (
     ask,
     assistant,
@@ -81,16 +82,17 @@ def test_a_running_turn_does_not_notice_a_restart(adopting: Daemon, end: Callabl
     assert is_alive(started.content["pid"])
     adopting.boot()
     after = adopting.status_of("a")
-    same = ("state", "turn", "session_id", "dir", "parent", "model")
-    assert {key: after.get(key) for key in same} == {key: before.get(key) for key in same}
+    same = ("state", "turn", "session_id", "dir", "parent", "depth", "model", "timeout_seconds")
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
     assert after["activity"]["kind"] == "model"
-    assert after["age_seconds"] >= before["age_seconds"]
-    assert after["running_seconds"] >= before["running_seconds"]
+    for age in ("age_seconds", "running_seconds"):
+        assert after[age] >= before[age]
     assert adopting.processes() == [started.content["pid"]]
     assert "is running for" in adopting.refused("start", name="a", prompt_file="recipe.md")
     adopting.open_gate("go")
     found = only_end(adopting, "a")
     assert (found["outcome"], found["text"], found["turn"]) == ("completed", "whole", before["turn"])
+    assert found["duration_seconds"] >= after["running_seconds"] - 0.1
     assert adopting.turn_folders() == []
     adopting.script("a", success("resumed"))
     assert adopting.resume("a")["text"] == "resumed"
@@ -251,6 +253,23 @@ def test_a_pid_that_another_process_has_now_is_never_adopted(adopting: Daemon) -
     adopting.boot()
     assert only_end(adopting, "a")["outcome"] == "lost"
     assert is_alive(os.getpid())
+
+
+def test_a_process_of_this_boot_is_never_taken_for_one_of_another(adopting: Daemon) -> None:
+    """After a reboot even pid and start time may be those of somebody else."""
+    started = adopting.start("a", endless()).content
+    kill(adopting)
+    os.kill(started["pid"], signal.SIGKILL)
+    eventually(lambda: not is_alive(started["pid"]))
+    own = procfs.process(os.getpid())
+    assert own is not None
+    path = adopting.turn_folder(started["turn"]) / "record.json"
+    of_another_boot = {"pid": own.pid, "pid_start": own.start, "boot_id": "of-another-boot", "began": 0.0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | of_another_boot))
+    adopting.boot()
+    found = only_end(adopting, "a")
+    assert found["outcome"] == "lost"
+    assert found["duration_seconds"] < 600
 
 
 def test_turned_off_again_what_runs_is_stopped(make_daemon: MakeDaemon, tmp_path: Path) -> None:
