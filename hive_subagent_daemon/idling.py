@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LEAST_SECONDS: Final = 0.01  # with less the event loop would look all the time and do nothing else
+
 
 def earliest_exit(now: float, *, last_use: float, going_on: bool, seconds: float) -> float:
     """Return the earliest moment at which the daemon can have been idle for long enough; 0 seconds: never.
@@ -59,7 +61,7 @@ class Idling:
         self._comes_back: Final = comes_back
         self._has_work: Final = has_work
         self._on_leave: Final = on_leave
-        self._seconds = seconds if comes_back else 0.0
+        self._seconds = _kept(seconds) if comes_back else 0.0
         self._last_use = anyio.current_time()
         self._changed = anyio.Event()
 
@@ -71,7 +73,7 @@ class Idling:
         """Leave after this long; the time counts from now, since somebody is there who has set it."""
         self.used()
         if self._comes_back:
-            self._seconds = seconds
+            self._seconds = _kept(seconds)
         else:
             ignored_idle_exit(seconds, comes_back=False)
         self._changed.set()
@@ -101,3 +103,7 @@ class Idling:
             going_on=self._has_work(),
             seconds=self._seconds,
         )
+
+
+def _kept(seconds: float) -> float:
+    return max(seconds, LEAST_SECONDS) if seconds else 0.0

@@ -83,6 +83,10 @@ class Steering:
         """The ids of all messages, with the one that the turn began with."""
         return (*self._first, *self.sent)
 
+    def has_unread(self, unread: tuple[str, ...]) -> None:
+        """Hear what of `all_sent` is unread: that the first one was read is not told for ever."""
+        self._first = tuple(one for one in self._first if one in unread)
+
     @property
     def is_open(self) -> bool:
         """Whether something can still be said."""

@@ -138,7 +138,8 @@ class Subagents:
         if await _ends_by_itself(turn):
             return _interrupted(turn, None)
         until = anyio.current_time() + INTERRUPT_SECONDS - ENDING_BY_ITSELF_SECONDS
-        delivered = await turn.interrupt(Cause.INTERRUPT)
+        with anyio.CancelScope(shield=True):  # a caller who has gone must not leave a turn half interrupted
+            delivered = await turn.interrupt(Cause.INTERRUPT)
         with anyio.CancelScope(deadline=until):
             await turn.ended.wait()
         return _interrupted(turn, signal.SIGINT if delivered else None)
@@ -158,7 +159,8 @@ class Subagents:
 
     async def _force(self, turn: Turn) -> Json:
         try:
-            leftovers = await self._registry.force(turn)
+            with anyio.CancelScope(shield=True):
+                leftovers = await self._registry.force(turn)
         except OSError as error:
             message = f"claude was killed; what it had started may still run ({error.strerror}): try again."
             raise RefusedError(message) from error

@@ -230,6 +230,7 @@ class Turn:
         if steering is None or not steering.is_open:
             return
         unread = stream_input.still_unread(steering.all_sent, self.output.seen)
+        steering.has_unread(unread)
         waited = time.monotonic() - self.activity_since
         if stream_input.is_finished(
             self.output.seen, unread, waited_seconds=waited, grace_seconds=grace_seconds

@@ -81,6 +81,23 @@ async def test_the_clock_is_looked_at_no_earlier_than_it_can_have_run_out() -> N
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("seconds", [5e-324, 1e-9, 0.001])
+@pytest.mark.parametrize("set_later", [False, True])
+async def test_next_to_no_time_does_not_have_it_look_all_the_time(seconds: float, *, set_later: bool) -> None:
+    """Who then waits would have the event loop do nothing else."""
+    work = Work()
+    idling = Idling(0.0 if set_later else seconds, comes_back=True, has_work=work)
+    if set_later:
+        idling.set_seconds(seconds)
+    looks = 0
+    with anyio.move_on_after(0.05):
+        while looks < 1000:
+            await idling.until_due()
+            looks += 1
+            idling.used()
+    assert looks < 1000
+
+
 @pytest.mark.parametrize("before", [0.0, AN_HOUR])
 async def test_another_time_counts_at_once(before: float) -> None:
     idling = Idling(before, comes_back=True, has_work=Work())

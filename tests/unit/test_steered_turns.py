@@ -16,7 +16,7 @@ from hive_subagent_daemon import steering, stream_input, turns
 from hive_subagent_daemon.config_values import Limits
 from hive_subagent_daemon.errors import RefusedError
 from hive_subagent_daemon.judge import judge
-from hive_subagent_daemon.skim import EarlierResult
+from hive_subagent_daemon.skim import TAKEN_MESSAGES, EarlierResult
 from hive_subagent_daemon.threads import in_thread
 from hive_subagent_daemon.values import Cause, Exited, OutcomeKind, SentSignal
 from tests.unit.support_evidence import aborted, evidence, result, seen
@@ -229,6 +229,43 @@ async def test_an_interrupt_asks_first_takes_back_what_is_unread_and_leaves_clau
         end = await talk.parts.ended(talk.turn.record.turn)
         assert (end["outcome"], end["signal"], end["cause"]) == ("killed", "SIGINT", "interrupt")
         assert talk.child.signals == []
+
+
+async def test_the_first_message_counts_as_read_however_many_came_after_it(tmp_path: Path) -> None:
+    """Else the end of a turn with many messages would be waited for."""
+    async with talking(Parts(tmp_path)) as talk:
+        await talk.seen(init(), taken(talk.ids[0]))
+        talk.turn.end_input(grace_seconds=600.0)
+        await talk.seen(*(taken(str(number)) for number in range(TAKEN_MESSAGES)), result_event())
+        await until(lambda: not talk.turn.is_steerable)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_caller_that_hangs_up_leaves_no_turn_half_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, force: bool
+) -> None:
+    """A claude that does not react to the request gets the signal all the same, and is not only said to."""
+    monkeypatch.setattr(turns, "REQUEST_SECONDS", 0.1)
+    parts = Parts(tmp_path)
+    hung_up = anyio.CancelScope()
+
+    async def call() -> None:
+        with hung_up:
+            await parts.subagents.interrupt(name="alpha", force=force)
+
+    async with talking(parts) as talk:
+        keep = talk.turn.keep
+        assert keep is not None
+
+        async def kept(turn: Turn) -> None:
+            hung_up.cancel()
+            await keep(turn)
+
+        talk.turn.keep = kept
+        await call()
+        assert hung_up.cancelled_caught
+        assert talk.turn.sent
+        assert (talk.child.emptied > 0) if force else (talk.child.signals == [signal.SIGINT])
 
 
 async def test_a_claude_that_does_not_react_to_the_request_gets_the_signal(
