@@ -70,13 +70,14 @@ def is_finished(seen: Seen, unread: tuple[str, ...], *, waited_seconds: float, g
     A message that was not read when its round ended begins a further round. Claude begins it at once; one
     that it leaves is waited for no longer than the grace, and it still is taken after that, if at all. After
     an error nobody waits: claude at the end of its budget takes nothing more. Nor for the only message when a
-    result tells of no round: a hook of the user's has refused it, and it never comes back (measured).
+    result with words tells of no round: a hook of the user's has refused it, and it never comes back. One
+    without words reports on background work of a killed turn, before the first message (all measured).
     """
     result = seen.result
     if result is None or seen.round_open:
         return False
     if result.is_error is not False or not (unread or seen.round_due):
         return True
-    if result.rounds == 0 and len(unread) == 1 and not seen.round_due:
+    if result.rounds == 0 and result.text and len(unread) == 1 and not seen.round_due:
         return True
     return waited_seconds > grace_seconds

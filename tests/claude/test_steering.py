@@ -162,6 +162,16 @@ def test_a_turn_ends_at_its_bounds(daemon: RealDaemon, bound: dict[str, float]) 
     assert (end["outcome"], end["error_class"]) == ("failed", "turns" if "max_turns" in bound else "budget")
 
 
+def test_a_prompt_that_a_hook_of_the_users_refuses_is_waited_for_by_nobody(make_daemon: MakeDaemon) -> None:
+    daemon = make_daemon(limits={"exit_grace_seconds": 600}).boot()
+    hook = {"type": "command", "command": "echo not this >&2; exit 2"}
+    (daemon.work / ".claude").mkdir()
+    settings = {"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}
+    (daemon.work / ".claude" / "settings.json").write_text(json.dumps(settings))
+    turn = begun(daemon, "the word is basalt")
+    assert "not this" in daemon.loose_end("worker", turn=turn)["text"]
+
+
 def test_the_daemons_death_lets_the_round_finish(daemon: RealDaemon, model: OfflineModel) -> None:
     answer = daemon.begin("worker", "the word is basalt [[hold: end]] [[say: to the end]]", steerable=True)
     model.wait_for_request("[[hold: end]]", limit_seconds=60)

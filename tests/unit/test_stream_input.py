@@ -72,6 +72,7 @@ def test_a_message_is_no_answer_to_a_tool_and_leaves_a_retry_alone() -> None:
         (seen(result()), ("a",), 31.0, True),  # claude does not care for it
         (seen(result(), round_due=True), (), 31.0, True),
         (seen(result(rounds=0)), ("a",), 0.0, True),  # refused by a hook of the user's
+        (seen(result("", rounds=0)), ("a",), 0.0, False),  # about what a killed turn had left
         (seen(result(rounds=0)), ("a", "b"), 0.0, False),  # one of them, the other is to come
         (seen(result(rounds=0), round_due=True), ("a",), 0.0, False),
         (seen(error()), ("a",), 0.0, True),
