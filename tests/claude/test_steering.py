@@ -162,14 +162,18 @@ def test_a_turn_ends_at_its_bounds(daemon: RealDaemon, bound: dict[str, float]) 
     assert (end["outcome"], end["error_class"]) == ("failed", "turns" if "max_turns" in bound else "budget")
 
 
-def test_a_prompt_that_a_hook_of_the_users_refuses_is_waited_for_by_nobody(make_daemon: MakeDaemon) -> None:
-    daemon = make_daemon(limits={"exit_grace_seconds": 600}).boot()
+def test_a_prompt_that_a_hook_of_the_users_refuses_is_waited_for_by_nobody(
+    make_daemon: MakeDaemon, claude_version: tuple[int, ...]
+) -> None:
+    """2.1.150 ends such a round without a word, so that it takes the grace."""
+    says_so = claude_version >= (2, 1, 197)
+    daemon = make_daemon(limits={"exit_grace_seconds": 600 if says_so else 1}).boot()
     hook = {"type": "command", "command": "echo not this >&2; exit 2"}
     (daemon.work / ".claude").mkdir()
     settings = {"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}
     (daemon.work / ".claude" / "settings.json").write_text(json.dumps(settings))
     turn = begun(daemon, "the word is basalt")
-    assert "not this" in daemon.loose_end("worker", turn=turn)["text"]
+    assert ("not this" in daemon.loose_end("worker", turn=turn)["text"]) is says_so
 
 
 def test_the_daemons_death_lets_the_round_finish(daemon: RealDaemon, model: OfflineModel) -> None:
