@@ -187,12 +187,13 @@ class EdgeProtocol(H11Protocol):
     @property
     def is_quiet(self) -> bool:
         """Whether it is between two requests: the last one answered, nothing of the next one here."""
+        if self.transport.get_write_buffer_size():  # of a closing one too: it is the end of an answer
+            return False
         if self.transport.is_closing():
             return True
         return (
             self._awaited is Awaited.NOTHING
             and not self._is_answering()
-            and not self.transport.get_write_buffer_size()
             and not _unread_bytes(self.transport.get_extra_info("socket"))
         )
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CALL = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
 LIMIT_SECONDS = 20.0
 IDLE_SECONDS = 0.01
+LARGE_BYTES = 12_000_000  # more than the kernel takes of an answer that nobody reads
 EXITS = 20
 CALLERS = 2
 
@@ -168,6 +169,19 @@ async def test_a_call_that_is_being_answered_keeps_it(held: socket.socket, momen
             assert not await moment.passes(edge)
         slow.go.set()
         assert (await client.response()).body == b"hello"
+        assert await moment.passes(edge)
+
+
+async def test_the_end_of_an_answer_that_its_reader_is_slow_to_take_is_not_cut_off(
+    held: socket.socket, moment: Moment
+) -> None:
+    """The connection is closing by then, as it was the client's only call."""
+    body = b"x" * LARGE_BYTES
+    async with served(held, Echo(), moment) as edge, connect(held) as slow:
+        await slow.send("POST", "/mcp", {"Connection": "close"}, body)
+        assert (await slow.head()).status_code == 200
+        assert not await moment.passes(edge)
+        assert await slow.rest() == body
         assert await moment.passes(edge)
 
 
