@@ -75,10 +75,9 @@ def _standing(evidence: Evidence) -> Result | None:
 def _by_result(result: Result, evidence: Evidence) -> Verdict:
     warnings = turn_warnings.of_ended(evidence)
     if _is_success(result):
-        if not result.rounds and not result.text:
-            warnings += (
-                "claude reported success without a round and without text: it may have done nothing.",
-            )
+        if result.rounds == 0 or not (result.rounds or result.text):
+            # With text: a command of claude's own, or a prompt that a hook of the user's has refused.
+            warnings += ("claude reported success without a round of the model: it may have done nothing.",)
         return Verdict(
             OutcomeKind.COMPLETED,
             oom=evidence.oom,

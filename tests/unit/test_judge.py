@@ -233,10 +233,12 @@ def test_claudes_own_background_mode_is_named_where_it_holds_the_session() -> No
 
 
 def test_a_success_that_did_nothing_is_completed_with_a_warning() -> None:
-    """Decision 13."""
-    idle = judge(evidence(Exited(0), result("", rounds=0)))
-    assert any("may have done nothing" in warning for warning in idle.warnings)
-    for last in (result("", rounds=1), result("x", rounds=0)):
+    """Decision 13; with text it is claude's own: of a command, or of a hook that refused the prompt."""
+    for last in (result("", rounds=0), result("x", rounds=0), result("", rounds=None)):
+        idle = judge(evidence(Exited(0), last))
+        assert idle.kind is OutcomeKind.COMPLETED
+        assert any("may have done nothing" in warning for warning in idle.warnings)
+    for last in (result("", rounds=1), result("x", rounds=None)):
         assert not judge(evidence(Exited(0), last)).warnings
 
 
