@@ -150,7 +150,7 @@ class Turn:
         if not self.child.signal(0):
             return False
         await self.note(SentSignal(number, cause, self.output.stdout_bytes))
-        sent = SentSignal(number, cause, self.output.stdout_bytes)
+        sent = SentSignal(number, cause, self.output.stdout_bytes)  # anew: a result can have come meanwhile
         delivered = self.child.signal(number)
         if delivered:
             self.sent.append(sent)

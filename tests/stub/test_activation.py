@@ -13,7 +13,7 @@ import pytest
 from tests.stub.conftest import assert_without_fault
 from tests.stub.steps import dump, held, success
 from tests.support.activation import ActivatedDaemon
-from tests.support.calling import Caller, UnixConnection, Waiting, await_answers, health, queued
+from tests.support.calling import Caller, UnixConnection, Waiting, await_answers, finish, health, queued
 from tests.support.processes import eventually
 from tests.support.scripted_daemon import Setting
 
@@ -162,10 +162,7 @@ def test_no_call_is_lost_over_restarts_under_load(
             daemon.restart()
         await_answers(callers, CALLS_BETWEEN)
     finally:
-        for caller in callers:
-            caller.finish.set()
-        for caller in callers:
-            caller.join(30)
+        finish(callers)
     assert [loss for caller in callers for loss in caller.losses] == []
     assert min(caller.longest_seconds for caller in callers) > 0.1, "no caller met a daemon that was down"
 

@@ -15,7 +15,7 @@ from tests.stub.reloads import reload
 from tests.stub.steps import sleep, success
 from tests.support.activation import ActivatedDaemon
 from tests.support.bridge_process import bridge_to
-from tests.support.calling import Caller, health
+from tests.support.calling import Caller, finish, health
 from tests.support.hooks import SILENCE, WAKE, hook
 from tests.support.mcp_call import call_tool
 from tests.support.processes import eventually
@@ -224,10 +224,7 @@ def test_no_call_is_lost_or_refused_over_exits_under_load(
             what="many activations",
         )
     finally:
-        for caller in callers:
-            caller.finish.set()
-        for caller in callers:
-            caller.join(60)
+        finish(callers)
     assert [loss for caller in callers for loss in caller.losses] == []
     assert sum(caller.stopping_answers for caller in callers) == 0
     assert set(unit.codes) == {0}

@@ -119,3 +119,11 @@ def await_answers(callers: list[Caller], number: int, *, within: float = 20.0) -
         return all(map(int.__gt__, now, before)) and sum(now) >= sum(before) + number
 
     eventually(lambda: enough() or any(caller.losses for caller in callers), within=within, what="answers")
+
+
+def finish(callers: list[Caller]) -> None:
+    """Let every caller end behind the call that it makes."""
+    for caller in callers:
+        caller.finish.set()
+    for caller in callers:
+        caller.join(60)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.stub.steps import dump, endless, success
-from tests.support.calling import Caller, UnixConnection, await_answers, health
+from tests.support.calling import Caller, UnixConnection, await_answers, finish, health
 from tests.support.processes import eventually, is_alive
 from tests.support.sockets import free_port
 from tests.systemd.managers import SYSTEM
@@ -58,10 +58,7 @@ def test_twenty_activations_in_a_row_lose_no_request(make_service: MakeService) 
             seen.add(service.main_pid)
             SYSTEM.systemctl("stop", "--", service.unit)
     finally:
-        for caller in callers:
-            caller.finish.set()
-        for caller in callers:
-            caller.join(30)
+        finish(callers)
     assert [caller.losses for caller in callers] == [[], []]
     assert len(seen - {0}) == ACTIVATIONS
     assert service.show("ActiveState") in ("active", "inactive")
@@ -79,8 +76,7 @@ def test_the_address_works_again_after_a_restart_and_after_a_crash(service: Serv
         service.is_back(pid)
         await_answers([caller], 2)
     finally:
-        caller.finish.set()
-        caller.join(30)
+        finish([caller])
     # Of a daemon that is killed, the connections that it has accepted are lost: one at most is open.
     assert len(caller.losses) <= 1
 

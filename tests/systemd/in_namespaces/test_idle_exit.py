@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.stub.steps import held, sleep, success, wait_for
-from tests.support.calling import Caller, await_answers
+from tests.support.calling import Caller, await_answers, finish
 from tests.support.processes import eventually
 from tests.support.scripted_daemon import Setting
 from tests.systemd.managers import SYSTEM, processes_in
@@ -93,10 +93,7 @@ def test_activations_in_a_row_lose_no_request_and_hit_no_start_limit(
             await_answers(callers, CALLERS, within=GONE_SECONDS)
             assert not any(caller.losses for caller in callers)
     finally:
-        for caller in callers:
-            caller.finish.set()
-        for caller in callers:
-            caller.join(60)
+        finish(callers)
     assert [loss for caller in callers for loss in caller.losses] == []
     assert sum(caller.stopping_answers for caller in callers) == 0
     eventually(lambda: service.show("ActiveState") == "inactive", within=GONE_SECONDS, what="the last exit")
